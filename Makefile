@@ -1,0 +1,32 @@
+# Everything runs in .venv, which the first command makes. PYTHON chooses the interpreter (3.11 or later).
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test lint format bench clean
+
+demo: $(READY)  ## audit the built-in census network for discrimination by sex
+	$(BIN)/evenhand audit census --protected sex --seeds 4000 --out evenhand-out/demo
+
+test: $(READY) lint  ## check style and types, then run the tests
+	$(BIN)/pytest -n auto
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed against one sample at a time, scaling, memory, start-up
+	$(BIN)/python -m bench.speed
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv build dist evenhand-out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,37 @@
+"""evenhand finds individual discrimination in neural classifiers.
+
+Pairs of inputs that differ only in protected attributes and get different labels. `evenhand.audit` is the way in.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Audit", "Dataset", "EvenhandError", "Schema", "__version__", "audit", "load_dataset"]
+
+if TYPE_CHECKING:
+    from evenhand.data.dataset import Dataset, load_dataset
+    from evenhand.data.schema import Schema
+    from evenhand.errors import EvenhandError
+    from evenhand.runs.audit import Audit, audit
+
+_HOMES = {
+    "Audit": "evenhand.runs.audit",
+    "Dataset": "evenhand.data.dataset",
+    "EvenhandError": "evenhand.errors",
+    "Schema": "evenhand.data.schema",
+    "audit": "evenhand.runs.audit",
+    "load_dataset": "evenhand.data.dataset",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: torch takes seconds, and `import evenhand` should not."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'evenhand' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,54 @@
+"""The `evenhand` command: one file per subcommand; torch is imported only by those that need it."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import evenhand
+from evenhand.cli.audit import audit
+from evenhand.cli.data import data_app
+from evenhand.cli.report import report
+from evenhand.cli.train import train
+from evenhand.errors import EvenhandError
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="rich",
+)
+app.command()(audit)
+app.command()(train)
+app.command()(report)
+app.add_typer(data_app, name="data")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"evenhand {evenhand.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+) -> None:
+    """Find individual discrimination in neural classifiers.
+
+    Searches for pairs of people who differ only in protected attributes (age, race, sex …) and get different labels.
+
+    Start here:  [bold]evenhand audit census --protected sex[/bold]
+    """
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user's ends with a message and exit code 2, never a traceback."""
+    try:
+        app()
+    except EvenhandError as error:
+        typer.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,75 @@
+"""`evenhand train`: the paper's network for a data set."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from evenhand.models.training import Epoch
+
+
+def train(
+    data: Annotated[str, typer.Argument(help="A built-in data set, or the path of a schema file (.toml).")],
+    seed: Annotated[int, typer.Option(help="Decides the first weights and the order of rows.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="At most so many passes over the training rows.")] = 100,
+    patience: Annotated[int, typer.Option(min=1, help="Stop after so many epochs without improvement.")] = 10,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(help="Where to: NAME.safetensors and NAME.json.", show_default="evenhand-out/DATA")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the network's description as JSON.")] = False,
+) -> None:
+    """Train the paper's six-layer network and say how accurate it is.
+
+    Example:  evenhand train census --out nets/census
+
+    Then:     evenhand audit census --protected sex --model nets/census.safetensors
+    """
+    from evenhand.data.dataset import load_dataset
+    from evenhand.files import writable_folder
+    from evenhand.models.devices import choose_device
+    from evenhand.models.network import save_network
+    from evenhand.models.training import TrainingConfig
+    from evenhand.models.training import train as train_network
+
+    dataset = load_dataset(data)
+    path = out or Path("evenhand-out") / dataset.name
+    writable_folder(path.parent)
+    config = TrainingConfig(epochs=epochs, patience=patience, seed=seed)
+    talkative = not quiet and not as_json
+    try:
+        network, description = train_network(
+            dataset, config, choose_device(device), _say_epoch if talkative else _say_nothing
+        )
+    except KeyboardInterrupt:
+        typer.echo("Stopped; nothing was written.", err=True)
+        raise typer.Exit(130) from None
+    save_network(network, description, path)
+    if as_json:
+        typer.echo(json.dumps(description, indent=2))
+    elif not quiet:
+        _print_accuracy(description["accuracy"], path)
+
+
+def _say_nothing(epoch: "Epoch") -> None:
+    pass
+
+
+def _say_epoch(epoch: "Epoch") -> None:
+    best = "  best so far" if epoch.best else ""
+    typer.echo(
+        f"epoch {epoch.number:3}  validation loss {epoch.validation_loss:.4f}  "
+        f"accuracy {epoch.validation_accuracy:.2%}{best}",
+        err=True,
+    )
+
+
+def _print_accuracy(accuracy: dict[str, Any], path: Path) -> None:
+    typer.echo(f"accuracy  train {accuracy['train']:.2%}, held out {accuracy['held_out']:.2%}")
+    typer.echo(f"          always the commonest label: {accuracy['held_out_majority_class']:.2%} of the held-out rows")
+    if accuracy["paper"] is not None:
+        typer.echo(f"          the paper's network, on its training rows: {accuracy['paper']:.2%}")
+    typer.echo(f"written   {path.with_suffix('.safetensors')}, {path.with_suffix('.json')}")

@@ -1,0 +1,187 @@
+"""One column: how its raw values become codes, and how codes become words again."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evenhand.errors import EvenhandError
+
+ANY_OTHER = "*"  # among the categories of an attribute: every value that is not listed
+LARGEST_CODE = 2**24  # float32, in which networks read codes, is exact up to here
+
+
+class Missing(BaseModel):
+    """How the raw table writes a missing value, and the code that stands for it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    value: str = ""
+    code: int
+
+
+class Attribute(BaseModel):
+    """A column with its domain of integer codes.
+
+    `category` and `ordered` list raw values; a code is a position in that list. `number` bins values: by a `width`
+    (code = value // width) or by `edges` (code = how many edges are at or below the value).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    column: str = ""
+    title: str = ""
+    phrase: str = ""
+    kind: Literal["category", "ordered", "number"]
+    protected: bool = False
+    domain: tuple[int, int] = (0, -1)
+    categories: list[str | list[str]] = []
+    words: list[str] = []
+    width: float = Field(default=1, gt=0)
+    edges: list[float] = []
+    clip: tuple[int, int] | None = None
+    unit: str = ""
+    missing: Missing | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, values: Any) -> Any:
+        """Fill in what follows from the rest: the column, the title, the domain."""
+        if not isinstance(values, dict) or not isinstance(values.get("name"), str):
+            return values
+        filled = {"column": values["name"], "title": values["name"].replace("-", " ")} | values
+        if "domain" not in filled and filled.get("kind") in ("category", "ordered"):
+            filled["domain"] = (0, len(filled.get("categories", [])) - 1)
+        if "domain" not in filled and filled.get("edges"):
+            filled["domain"] = (0, len(filled["edges"]))
+        return filled
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Attribute":
+        low, high = self.domain
+        if high < low:
+            raise ValueError("a number needs a domain = [lowest code, highest code], or edges")
+        if max(abs(low), abs(high)) > LARGEST_CODE:
+            raise ValueError(f"codes beyond {LARGEST_CODE:,} cannot be told apart; use wider bins")
+        if self.kind == "number" and self.categories:
+            raise ValueError("a number has no categories; use width or edges, or another kind")
+        if self.kind != "number" and not self.categories:
+            raise ValueError(f"kind = '{self.kind}' needs categories")
+        if self.words and len(self.words) != len(self.categories):
+            raise ValueError("words needs one entry for each of categories")
+        if self.edges != sorted(set(self.edges)):
+            raise ValueError("edges must rise strictly")
+        if self.phrase and "{}" not in self.phrase:
+            raise ValueError("phrase needs {} where the value stands")
+        return self
+
+    @property
+    def size(self) -> int:
+        """How many codes the domain has."""
+        return self.domain[1] - self.domain[0] + 1
+
+    def encode(self, raw: pd.Series) -> NDArray[np.int32]:
+        """Raw values to codes, out-of-domain ones included: what a network is trained on."""
+        values = raw.astype("string").str.strip()
+        absent = values.isna() | (values == "")
+        if self.missing is not None:
+            absent |= values == self.missing.value
+        codes = np.empty(len(values), dtype=np.int32)
+        if absent.any():
+            if self.missing is None:
+                raise EvenhandError(
+                    f"Row {int(np.argmax(absent)) + 1} has no value for '{self.name}'. "
+                    "Give the attribute missing = { value = ..., code = ... } in the schema, or fill the value."
+                )
+            codes[absent.to_numpy()] = self.missing.code
+        present = ~absent.to_numpy(dtype=bool)
+        encode = self._encode_numbers if self.kind == "number" else self._encode_categories
+        codes[present] = encode(values[present])
+        return codes
+
+    def _encode_numbers(self, values: pd.Series) -> NDArray[np.int32]:
+        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+        self._reject(values, ~np.isfinite(numbers), "is not a number")
+        if self.edges:
+            codes = np.searchsorted(self.edges, numbers, side="right")
+        else:
+            codes = np.floor(numbers / self.width + 1e-9)  # 0.3 / 0.1 is a hair below 3
+        if self.clip is not None:
+            codes = np.clip(codes, *self.clip)
+        self._reject(values, np.abs(codes) > LARGEST_CODE, "is too large for this width")
+        return codes.astype(np.int32)
+
+    def _encode_categories(self, values: pd.Series) -> NDArray[np.int32]:
+        code_of = {value: code for code, group in enumerate(self.categories) for value in _as_list(group)}
+        other = code_of.pop(ANY_OTHER, -1)
+        codes = values.map(code_of).fillna(other).to_numpy(dtype=np.int32)
+        self._reject(values, codes == -1, "is not among the categories")
+        return codes
+
+    def _reject(self, values: pd.Series, wrong: NDArray[np.bool_], reason: str) -> None:
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise EvenhandError(
+                f"Row {int(values.index[first]) + 1}, column '{self.column}': '{values.iloc[first]}' {reason} "
+                f"of '{self.name}'. Correct the value or the schema ({int(wrong.sum()):,} such values)."
+            )
+
+    def text(self, code: int) -> str:
+        """A code in words: a category's name, a bin's range, or `unknown` for a missing value."""
+        if self.missing is not None and code == self.missing.code:
+            return "unknown"
+        if self.kind != "number":
+            if 0 <= code < len(self.categories):
+                return self.words[code] if self.words else _as_list(self.categories[code])[0]
+            return f"code {code}"
+        return _range_text(*self._bin(code), self.unit)
+
+    def sentence(self, code: int) -> str:
+        """The value as part of a sentence about a person: `age 30–39`."""
+        text = self.text(code)
+        if text == "unknown":
+            return f"{self.title} unknown"
+        return (self.phrase or f"{self.title} {{}}").replace("{}", text)
+
+    def texts(self) -> list[str]:
+        """The words for every code of the domain, in order."""
+        return [self.text(code) for code in range(self.domain[0], self.domain[1] + 1)]
+
+    def _bin(self, code: int) -> tuple[float | None, float | None]:
+        """The smallest value of a bin and the smallest one above it; None where the bin is open."""
+        if self.edges:
+            return (self.edges[code - 1] if code else None, self.edges[code] if code < len(self.edges) else None)
+        lowest = self.clip is not None and code == self.clip[0]
+        highest = self.clip is not None and code == self.clip[1]
+        return (None if lowest else code * self.width, None if highest else (code + 1) * self.width)
+
+
+def _as_list(group: str | list[str]) -> list[str]:
+    return [group] if isinstance(group, str) else group
+
+
+def _range_text(low: float | None, high: float | None, unit: str) -> str:
+    """A half-open range in words; whole numbers read as 30–39, a bin of one whole number as 30."""
+    suffix = f" {unit}" if unit else ""
+    whole = all(bound is None or float(bound).is_integer() for bound in (low, high))
+    if low is None and high is None:
+        return "any"
+    if low is None:
+        return f"below {_number(high)}{suffix}"
+    if high is None:
+        return f"{_number(low)}{suffix} or more"
+    if not whole:
+        return f"{_number(low)} to under {_number(high)}{suffix}"
+    if high - low == 1:
+        return f"{_number(low)}{suffix}"
+    joint = " to " if low < 0 else "–"
+    return f"{_number(low)}{joint}{_number(high - 1)}{suffix}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.10g}".replace("-", "−")
+
+

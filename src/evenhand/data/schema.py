@@ -1,0 +1,177 @@
+"""What a table's columns mean: attributes, their domains and words, which are protected, which is the label.
+
+A schema is a TOML file, the same for the built-in data sets and for a user's own.
+"""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from evenhand.data.attribute import Attribute
+from evenhand.errors import EvenhandError, unknown_name
+
+
+class Label(BaseModel):
+    """The column that the classifier predicts, and its classes in the order of their numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: str
+    values: Annotated[list[str], Field(min_length=2)]
+    words: list[str] = []
+    favourable: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Label":
+        if self.words and len(self.words) != len(self.values):
+            raise ValueError("label.words needs one entry for each of label.values")
+        if self.favourable is not None and self.favourable not in self.values:
+            raise ValueError(f"label.favourable is '{self.favourable}', which is not in label.values")
+        return self
+
+    def text(self, code: int) -> str:
+        """The class in words."""
+        return (self.words or self.values)[code]
+
+
+class Split(BaseModel):
+    """Which rows train and which are held out: the first `train_rows`, or a random share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train_rows: int | None = None
+    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    seed: int = 0
+
+    def train_mask(self, rows: int) -> NDArray[np.bool_]:
+        """(rows,) true for the rows that train."""
+        mask = np.zeros(rows, dtype=bool)
+        if self.train_rows is not None:
+            mask[: self.train_rows] = True
+        else:
+            held_out = max(1, round(rows * self.held_out))
+            mask[np.random.default_rng(self.seed).permutation(rows)[held_out:]] = True
+        return mask
+
+
+class Card(BaseModel):
+    """Where the data comes from and what to know before using it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str = ""
+    licence: str = ""
+    citation: str = ""
+    population: str = ""
+    notes: list[str] = []
+
+
+class Schema(BaseModel):
+    """The columns of a table, in the order in which a model reads them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    title: str = ""
+    file: str
+    separator: str = ","
+    label: Label
+    split: Split = Split()
+    card: Card = Card()
+    attributes: Annotated[list[Attribute], Field(min_length=2, alias="attribute")]
+    accuracy_in_paper: float | None = None
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> "Schema":
+        names = [attribute.name for attribute in self.attributes]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"attribute names must be unique; found twice: {', '.join(twice)}")
+        return self
+
+    @classmethod
+    def load(cls, path: Path) -> "Schema":
+        """Read and validate a schema file."""
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise EvenhandError(f"Cannot read the schema {path}: {error.strerror}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise EvenhandError(f"The schema {path} is not valid TOML: {error}.") from error
+        return cls.parse(content, where=str(path))
+
+    @classmethod
+    def parse(cls, content: dict[str, Any], where: str) -> "Schema":
+        """Validate the content of a schema file; `where` names it in errors."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = _place(content, first["loc"])
+            raise EvenhandError(
+                f"The schema {where} is wrong at {place}: {first['msg'].removeprefix('Value error, ')}."
+            ) from error
+
+    @property
+    def names(self) -> list[str]:
+        return [attribute.name for attribute in self.attributes]
+
+    @property
+    def protected(self) -> list[str]:
+        """The attributes that the schema marks as protected."""
+        return [attribute.name for attribute in self.attributes if attribute.protected]
+
+    @property
+    def lower(self) -> NDArray[np.int64]:
+        """(d,) the smallest code of each attribute's domain."""
+        return np.array([attribute.domain[0] for attribute in self.attributes], dtype=np.int64)
+
+    @property
+    def upper(self) -> NDArray[np.int64]:
+        """(d,) the largest code of each attribute's domain."""
+        return np.array([attribute.domain[1] for attribute in self.attributes], dtype=np.int64)
+
+    def index(self, name: str) -> int:
+        """The position of an attribute; an unknown name is an error that says the nearest one."""
+        if name not in self.names:
+            raise unknown_name(f"attribute of {self.name} called", name, self.names)
+        return self.names.index(name)
+
+    def protected_indices(self, names: list[str]) -> list[int]:
+        """Positions of the attributes to protect, checked: known, not repeated, more than one value each."""
+        if not names:
+            raise EvenhandError(
+                f"No protected attribute was named. Choose from {', '.join(self.protected) or ', '.join(self.names)}."
+            )
+        indices = [self.index(name) for name in names]
+        if len(set(indices)) < len(indices):
+            raise EvenhandError(f"A protected attribute is named twice: {', '.join(names)}.")
+        for index in indices:
+            attribute = self.attributes[index]
+            if attribute.size < 2:
+                raise EvenhandError(
+                    f"'{attribute.name}' has a single value in its domain, so changing it cannot change a label. "
+                    "Protect another attribute, or widen its domain in the schema."
+                )
+        if len(indices) == len(self.attributes):
+            raise EvenhandError("Every attribute is protected, so there is none left to search over.")
+        return sorted(indices)
+
+
+def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    """A location in a schema in words: attribute 3 ('age'), domain."""
+    parts: list[str] = []
+    for position, part in enumerate(location):
+        if isinstance(part, int) and position and location[position - 1] == "attribute":
+            entry = content["attribute"][part]
+            name = entry.get("name") if isinstance(entry, dict) else None
+            parts[-1] = f"attribute {part + 1}" + (f" ('{name}')" if name else "")
+        else:
+            parts.append(str(part))
+    return ", ".join(parts) or "the top level"
+
+

@@ -1,0 +1,16 @@
+"""Errors meant for people: what was wrong, where, and what to do about it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class EvenhandError(Exception):
+    """Something the user can mend. The command line prints it without a traceback and exits with 2."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvenhandError:
+    """The error for a name that does not exist, with the nearest one that does."""
+    names = list(known)
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return EvenhandError(f"There is no {kind} '{name}'.{hint} Known: {', '.join(names)}.")

@@ -1,0 +1,183 @@
+"""The one place that calls a model: in chunks, counted, without gradients unless they are asked for."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from evenhand.errors import EvenhandError
+
+OutputForm = Literal["auto", "logits", "probabilities"]
+
+# A row's result must not depend on its company, down to the last bit. A matrix product takes another kernel when the
+# call has only a few rows, and functions such as exp treat the last elements of a tensor apart when they do not fill a
+# vector register. So calls are filled up with zeros to at least SMALLEST_CALL rows and to a multiple of ROW_MULTIPLE.
+SMALLEST_CALL = 256
+ROW_MULTIPLE = 64
+CHUNK_ROWS = {"cpu": 16_384, "cuda": 1_048_576}
+
+
+class Outputs(NamedTuple):
+    """What a model says about samples."""
+
+    labels: Tensor  # (n,) the class with the highest score
+    scores: Tensor  # (n, classes) probabilities
+
+
+class Classifier:
+    """A `torch.nn.Module` seen as what a search needs: labels, scores, gradients.
+
+    The module reads a float32 matrix of codes and returns (n, classes) logits or probabilities, or a single score
+    for the second of two classes: (n,) or (n, 1), a logit or a probability.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        device: torch.device | str = "cpu",
+        output: Literal["logits", "probabilities"] = "logits",
+        chunk_rows: int | None = None,
+        smallest_call: int = SMALLEST_CALL,
+    ) -> None:
+        self.device = torch.device(device)
+        self.module = module.to(self.device).eval().requires_grad_(False)
+        self.output = output
+        self.chunk_rows = chunk_rows or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
+        self.smallest_call = smallest_call
+        self.rows = 0  # samples evaluated so far, each gradient counted as one more
+        self.seconds = 0.0  # spent in the forward pass to the probabilities and in the backward pass from the loss
+
+    def outputs(self, x: Tensor) -> Outputs:
+        """Labels and scores of (n, d) samples."""
+        if len(x) <= self.chunk_rows:
+            return self._outputs(x)
+        parts = [self._outputs(part) for part in x.split(self.chunk_rows)]
+        return Outputs(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    def gradients(self, x: Tensor, y: Tensor) -> Tensor:
+        """(n, d) gradient of the loss at label y with respect to x."""
+        if len(x) <= self.chunk_rows:
+            return self._gradients(x, y)
+        parts = zip(x.split(self.chunk_rows), y.split(self.chunk_rows), strict=True)
+        return torch.cat([self._gradients(part, labels) for part, labels in parts])
+
+    @torch.no_grad()
+    def _outputs(self, x: Tensor) -> Outputs:
+        inputs = self._filled(x)
+        start = time.perf_counter()
+        logits = as_logits(self.module(inputs), self.output)
+        scores = probabilities(logits)[: x.shape[0]]
+        self.seconds += time.perf_counter() - start
+        if math.isnan(scores.sum().item()):
+            raise _not_a_number(x[torch.isnan(scores).any(dim=1)][0])
+        return Outputs(logits[: x.shape[0]].argmax(dim=1), scores)
+
+    def _gradients(self, x: Tensor, y: Tensor) -> Tensor:
+        inputs = self._filled(x).requires_grad_(True)
+        labels = functional.pad(y, (0, inputs.shape[0] - x.shape[0]))
+        start = time.perf_counter()
+        with torch.enable_grad():
+            logits = as_logits(self.module(inputs), self.output)
+        try:
+            (gradient,) = torch.autograd.grad(logits, inputs, _loss_slope(logits.detach(), labels))
+        except RuntimeError as error:
+            raise EvenhandError(f"The model gives no gradient of its scores: {error}") from error
+        self.seconds += time.perf_counter() - start
+        return gradient[: x.shape[0]]
+
+    def _filled(self, x: Tensor) -> Tensor:
+        """The samples as the module reads them, filled up with zeros; only samples are counted."""
+        n = x.shape[0]
+        self.rows += n
+        x = x.detach().to(self.device, torch.float32)
+        missing = max(self.smallest_call - n, -n % min(ROW_MULTIPLE, self.smallest_call))
+        return functional.pad(x, (0, 0, 0, missing)) if missing else x
+
+
+def _not_a_number(sample: Tensor) -> EvenhandError:
+    values = ", ".join(f"{value:g}" for value in sample.tolist())
+    return EvenhandError(
+        f"The model's score is not a number (NaN) for the sample [{values}]. "
+        "Check its weights, and that it scales its inputs without dividing by zero."
+    )
+
+
+def _loss_slope(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n, classes) derivative of the cross-entropy at `labels` by the logits: softmax minus one-hot.
+
+    The label's own entry is written as minus the sum of the others, since 1 - softmax is rounded to zero where the
+    model is very sure, and the signs of the gradient would be lost.
+    """
+    label = labels[:, None]
+    slope = probabilities(logits).scatter_(1, label, 0)
+    return slope.scatter_(1, label, -slope.sum(dim=1, keepdim=True))
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """(n, classes) softmax; for two classes by the logistic function, which torch computes several times faster."""
+    if logits.shape[1] == 2:
+        return torch.sigmoid(logits - logits.flip(1))
+    return functional.softmax(logits, dim=1)
+
+
+def as_logits(raw: Tensor, output: str) -> Tensor:
+    """(n, classes) logits from what a module returned."""
+    if raw.ndim == 1:
+        raw = raw[:, None]
+    if output == "probabilities":
+        tiny = torch.finfo(raw.dtype).tiny
+        if raw.shape[1] == 1:
+            raw = torch.cat([1 - raw, raw], dim=1)
+        return raw.clamp_min(tiny).log()
+    return functional.pad(raw, (1, 0)) if raw.shape[1] == 1 else raw
+
+
+def classifier_for(
+    module: nn.Module,
+    x: Tensor,
+    *,
+    classes: int,
+    device: torch.device | str = "cpu",
+    output: OutputForm = "auto",
+    chunk_rows: int | None = None,
+) -> Classifier:
+    """Wrap a module after trying it on real samples: does it read them, and what does it return?"""
+    module = module.to(device).eval()
+    sample = x[:1024].to(device, torch.float32)
+    with torch.no_grad():
+        raw = _tried(module, sample)
+    columns = 2 if raw.ndim == 1 or raw.shape[1] == 1 else raw.shape[1]
+    if columns != classes:
+        raise EvenhandError(f"The model returns {columns} classes, but the data has {classes}.")
+    form = _detect(raw) if output == "auto" else output
+    return Classifier(module, device=device, output=form, chunk_rows=chunk_rows)
+
+
+def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
+    try:
+        raw = module(sample)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise EvenhandError(
+            f"The model cannot read the data: a float32 matrix with {sample.shape[1]} columns, one per attribute. "
+            f"It said: {str(error).splitlines()[0]}"
+        ) from error
+    if not isinstance(raw, Tensor) or raw.ndim > 2 or len(raw) != len(sample):
+        got = f"a tensor of shape {tuple(raw.shape)}" if isinstance(raw, Tensor) else type(raw).__name__
+        raise EvenhandError(
+            f"The model returned {got} for {len(sample)} samples. "
+            "It must return (n, classes) logits or probabilities, or one score per sample."
+        )
+    return raw
+
+
+def _detect(raw: Tensor) -> Literal["logits", "probabilities"]:
+    """Scores that all lie in [0, 1], and add up to one where there are several, are probabilities."""
+    bounded = bool(((raw >= 0) & (raw <= 1)).all())
+    if raw.ndim == 2 and raw.shape[1] > 1:
+        bounded = bounded and bool(torch.allclose(raw.sum(dim=1), torch.ones(len(raw), device=raw.device), atol=1e-4))
+    return "probabilities" if bounded else "logits"

@@ -1,0 +1,276 @@
+"""The report: one HTML file that needs no network and explains itself."""
+
+import math
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+
+from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Schema
+from evenhand.files import write_text
+from evenhand.report.charts import Point, growth_chart, rate_bar, share_bars
+from evenhand.report.statistics import (
+    Codes,
+    Example,
+    Flips,
+    Spread,
+    Statistics,
+    favourable_code,
+    read_statistics,
+)
+from evenhand.report.text import STOPPED, budget_text, command_line, counted, joined, percent
+
+MOST_MATRIX_ROWS = 12
+MOST_PAIRS = 20
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Findings by the favoured combination (rows) and the disfavoured one (columns)."""
+
+    names: list[str]
+    cells: list[list[int]]
+
+    @property
+    def total(self) -> int:
+        return sum(map(sum, self.cells))
+
+    @property
+    def column_totals(self) -> list[int]:
+        return [sum(column) for column in zip(*self.cells, strict=True)]
+
+    @property
+    def most(self) -> int:
+        return max(map(max, self.cells))
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """One of the most frequent pairs."""
+
+    favoured: str
+    disfavoured: str
+    findings: int
+    share: float
+
+
+@dataclass(frozen=True)
+class SpreadRows:
+    """An attribute's distance and its over-represented values: words, share of findings, share of people."""
+
+    title: str
+    distance: float
+    over: list[tuple[str, float, float]]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One member of an example pair; each of its protected values comes with whether it differs."""
+
+    role: str
+    protected: list[tuple[str, bool]]
+    label: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """An example pair in words."""
+
+    description: str
+    sides: list[Side]
+    score_of: str
+    origin: str
+
+
+def write_report(path: Path, summary: dict[str, Any], findings: Path, data: Dataset) -> Path:
+    """Write the report about an audit's summary and its file of findings."""
+    statistics = read_statistics(findings, data, summary["protected"])
+    write_text(path, render(summary, statistics, data))
+    return path
+
+
+def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> str:
+    """The page as text."""
+    schema = data.schema
+    protected = schema.protected_indices(summary["protected"])
+    titles = [schema.attributes[index].title for index in protected]
+    return _template().render(
+        summary=summary,
+        search=summary["search"],
+        schema=schema,
+        protected=joined(titles),
+        several=len(protected) > 1,
+        goal=schema.label.text(favourable_code(schema)),
+        goal_is_favourable=schema.label.favourable is not None,
+        budget=budget_text(summary),
+        stopped=STOPPED[summary["search"]["stopped"]],
+        rates=_rates(summary),
+        clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
+        findings=statistics.findings,
+        growth=_growth(summary),
+        command=command_line(summary["config"]),
+        from_python=_from_python(summary["config"]["model"]),
+        started=_moment(summary["started"]),
+        **(_about_findings(statistics, data, protected) if statistics.findings else {}),
+    )
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("evenhand.report", "."),
+        autoescape=True,  # names and values come from data and may hold anything
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "counted": counted}
+    environment.globals |= {"growth_chart": growth_chart, "rate_bar": rate_bar, "share_bars": share_bars}
+    return environment.get_template("report.html.j2")
+
+
+def _rates(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rates in the data, each with its interval, and the share among generated samples, which has none."""
+    search = summary["search"]
+    rates = [dict(rate) for rate in summary["data_rate"].values()]
+    generated = {
+        "population": "samples that the search generated",
+        "discriminatory": search["findings"]["total"],
+        "samples": search["generated"]["total"],
+        "rate": search["success_rate"],
+        "interval": None,
+    }
+    rates.append(generated)
+    most = max([rate["rate"] for rate in rates] + [rate["interval"][1] for rate in rates if rate["interval"]])
+    return [rate | {"bar": rate_bar(rate["rate"], rate["interval"], most or 1)} for rate in rates]
+
+
+def _growth(summary: dict[str, Any]) -> list[Point]:
+    """The points of the growth curve, the end of the search included."""
+    search = summary["search"]
+    end = (search["tried"], search["generated"]["total"], search["findings"]["total"])
+    points = [(int(tried), int(generated), int(found)) for tried, generated, found in search["growth"]]
+    return points if points and points[-1] == end else [*points, end]
+
+
+def _from_python(model: str | None) -> bool:
+    """Whether a model's name is neither of a file nor `module:function`, so that no command line can give it."""
+    return model is not None and ":" not in model and Path(model).suffix not in (".safetensors", ".json")
+
+
+def _moment(started: str) -> str:
+    """15 November 2026, 19:01 UTC."""
+    moment = datetime.fromisoformat(started)
+    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
+
+
+def _about_findings(statistics: Statistics, data: Dataset, protected: list[int]) -> dict[str, Any]:
+    """What the page has only where there are findings."""
+    flips, schema = statistics.flips, data.schema
+    rows = pair_rows(flips, schema, protected)
+    titles = {attribute.name: attribute.title for attribute in schema.attributes}
+    return {
+        "flips": flips,
+        "matrix": flip_matrix(flips, schema, protected),
+        "pairs": rows,
+        "pairs_share": sum(row.share for row in rows),
+        "changed": [(joined([titles[n] for n in names]), count, len(names) == 1) for names, count in flips.changed],
+        "spreads": [_spread_rows(spread, schema) for spread in statistics.spreads],
+        "most_share": max((value.findings for spread in statistics.spreads for value in spread.over), default=1.0),
+        "cards": [card(example, data, protected) for example in statistics.examples],
+    }
+
+
+def flip_matrix(flips: Flips, schema: Schema, protected: list[int]) -> Matrix | None:
+    """All combinations against each other; those that occur, if all are too many; None if these are too."""
+    shown = _shown_combinations(flips, schema, protected)
+    if not flips.pairs or len(shown) > MOST_MATRIX_ROWS:
+        return None
+    count = {(flip.favoured, flip.disfavoured): flip.findings for flip in flips.pairs}
+    cells = [[count.get((row, column), 0) for column in shown] for row in shown]
+    return Matrix([_combination_text(codes, schema, protected) for codes in shown], cells)
+
+
+def _shown_combinations(flips: Flips, schema: Schema, protected: list[int]) -> list[Codes]:
+    domains = [schema.attributes[index].domain for index in protected]
+    if math.prod(high - low + 1 for low, high in domains) <= MOST_MATRIX_ROWS:
+        return list(product(*(range(low, high + 1) for low, high in domains)))
+    return sorted({codes for flip in flips.pairs for codes in (flip.favoured, flip.disfavoured)})
+
+
+def pair_rows(flips: Flips, schema: Schema, protected: list[int]) -> list[PairRow]:
+    """The most frequent pairs of combinations in words; shares are of the findings that have a direction."""
+    total = sum(flip.findings for flip in flips.pairs)
+    return [
+        PairRow(
+            _combination_text(flip.favoured, schema, protected),
+            _combination_text(flip.disfavoured, schema, protected),
+            flip.findings,
+            flip.findings / total,
+        )
+        for flip in flips.pairs[:MOST_PAIRS]
+    ]
+
+
+def _combination_text(codes: Codes, schema: Schema, protected: list[int]) -> str:
+    pairs = zip(protected, codes, strict=True)
+    return ", ".join(schema.attributes[index].sentence(code) for index, code in pairs)
+
+
+def _spread_rows(spread: Spread, schema: Schema) -> SpreadRows:
+    attribute = schema.attributes[spread.attribute]
+    values = [(attribute.text(value.code), value.findings, value.people) for value in spread.over]
+    return SpreadRows(attribute.title, spread.distance, values)
+
+
+def card(example: Example, data: Dataset, protected: list[int]) -> Card:
+    """An example pair in words: what both share, where they differ, and where it comes from."""
+    schema = data.schema
+    free = [index for index in range(len(schema.attributes)) if index not in protected]
+    # With two classes both members are scored for the same class in every card, so that cards compare.
+    scored = favourable_code(schema) if len(schema.label.values) == 2 else example.label
+    turned = scored != example.label
+    scores = [1 - score if turned else score for score in (example.score, example.witness_score)]
+    members = [("Sample", example.sample, example.label), ("Witness", example.witness, example.witness_label)]
+    return Card(
+        ", ".join(schema.attributes[index].sentence(example.sample[index]) for index in free),
+        [
+            Side(role, _marked(codes, example, schema, protected), schema.label.text(label), score)
+            for (role, codes, label), score in zip(members, scores, strict=True)
+        ],
+        schema.label.text(scored),
+        origin(example, data),
+    )
+
+
+def _marked(codes: Codes, example: Example, schema: Schema, protected: list[int]) -> list[tuple[str, bool]]:
+    """The protected values of one member in words, each with whether the other member differs in it."""
+    return [
+        (schema.attributes[index].sentence(codes[index]), example.sample[index] != example.witness[index])
+        for index in protected
+    ]
+
+
+def origin(example: Example, data: Dataset) -> str:
+    """How a sample relates to the row of the data that its search started from."""
+    raw, row = data.codes[example.seed_row], data.clipped[example.seed_row]
+    attributes = data.schema.attributes
+    changes = [
+        f"{attribute.title} {attribute.text(int(before))} → {attribute.text(after)}"
+        for attribute, before, after in zip(attributes, row, example.sample, strict=True)
+        if before != after
+    ]
+    moved = [
+        f"{attribute.title} {attribute.text(int(outside))}, read as {attribute.text(int(inside))}"
+        for attribute, outside, inside in zip(attributes, raw, row, strict=True)
+        if outside != inside
+    ]
+    name = f"row {example.seed_row + 1:,} of the data"
+    text = f"Started from {name}; changed: {'; '.join(changes)}." if changes else f"R{name[1:]}, unchanged."
+    return text + (f" Outside the domain in that row: {'; '.join(moved)}." if moved else "")

@@ -1,0 +1,116 @@
+"""An audit's result in sentences: what was found, in which population, with which budget."""
+
+import math
+import shlex
+from html import escape
+from typing import Any
+
+STOPPED = {
+    "completed": "the whole budget was used",
+    "max-seconds": "stopped at the time limit",
+    "max-findings": "stopped at the number of findings asked for",
+    "interrupted": "interrupted; what was found until then is kept",
+}
+
+# Options that a command line leaves out where they have these values.
+DEFAULTS = {
+    "model": None,
+    "output": "auto",
+    "iterations": 10,
+    "global_step": 1,
+    "local_step": 1,
+    "accept_failed": math.exp(-1),
+    "device": "auto",
+    "max_seconds": None,
+    "max_findings": None,
+    "chunk_rows": None,
+}
+
+
+def headline(summary: dict[str, Any]) -> str:
+    """The result in one line."""
+    search = summary["search"]
+    return (
+        f"{summary['dataset']['name']}, changing {joined(summary['protected'])}: "
+        f"{search['findings']['total']:,} findings among {search['generated']['total']:,} generated samples "
+        f"({search['success_rate']:.1%}), {search['seeds_with_findings']:,} of {search['seeds']:,} seeds"
+    )
+
+
+def rate_text(rate: dict[str, Any]) -> str:
+    """A rate with its population and interval."""
+    low, high = rate["interval"]
+    return (
+        f"{rate['discriminatory']:,} of {rate['samples']:,} ({rate['rate']:.2%}; "
+        f"{rate['confidence']:.0%} interval {low:.2%} to {high:.2%})"
+    )
+
+
+def budget_text(summary: dict[str, Any]) -> str:
+    """What the search was allowed to do, and how it ended."""
+    config, search = summary["config"], summary["search"]
+    return (
+        f"{search['seeds']:,} seeds × {config['iterations']} global iterations, then {config['steps']:,} local steps "
+        f"from each finding; {STOPPED[search['stopped']]}"
+    )
+
+
+def joined(names: list[str]) -> str:
+    """Names as a sentence has them: age, race and sex."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The result as name and value, for a terminal or a notebook."""
+    search = summary["search"]
+    return [
+        ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
+        ("model", summary["model"]["name"]),
+        ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
+        ("in the data itself", rate_text(summary["data_rate"]["all"])),
+        ("budget", budget_text(summary)),
+        ("generated", f"{search['generated']['total']:,} unique samples"),
+        (
+            "findings",
+            f"{search['findings']['total']:,} unique ({search['findings']['global']:,} global, "
+            f"{search['findings']['local']:,} local)",
+        ),
+        ("success rate", f"{search['success_rate']:.1%} of the generated samples"),
+        (
+            "seeds",
+            f"{search['seeds_with_findings']:,} of {search['seeds']:,} led to a finding",
+        ),
+        ("work", f"{search['model_rows']:,} model rows, {search['findings_per_second']:,.0f} findings a second"),
+    ]
+
+
+def html_table(summary: dict[str, Any]) -> str:
+    """The result as a small table, for notebooks."""
+    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows_of(summary))
+    return f"<table><caption>evenhand audit</caption>{rows}</table>"
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share in words; what is there at all is never rounded to nothing, nor nearly all to all."""
+    smallest = 10.0 ** -(digits + 2)
+    if 0 < share < smallest / 2:
+        return f"<{smallest:.{digits}%}"
+    if 1 - smallest / 2 < share < 1:
+        return f">{1 - smallest:.{digits}%}"
+    return f"{share:.{digits}%}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: 1 finding, 2 findings."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def command_line(config: dict[str, Any]) -> str:
+    """The command that repeats an audit: its data, budget and seed, and whatever is not the default."""
+    words = ["evenhand", "audit", config["dataset"], "--protected", ",".join(config["protected"])]
+    for name in ("seeds", "steps", "seed"):
+        words += [f"--{name}", str(config[name])]
+    for name, default in DEFAULTS.items():
+        if config[name] != default:
+            words += [f"--{name.replace('_', '-')}", str(config[name])]
+    return shlex.join(words)

@@ -1,0 +1,209 @@
+"""An audit from data and model to findings, summary and report."""
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+import evenhand
+from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.files import read_json, writable_folder, write_json
+from evenhand.measure.rates import Rate, data_rates
+from evenhand.methods.adf import ADF
+from evenhand.models.classifier import Classifier, classifier_for
+from evenhand.models.devices import choose_device, one_thread
+from evenhand.models.loading import load_module
+from evenhand.report.page import write_report
+from evenhand.report.text import headline, html_table
+from evenhand.runs.config import AuditConfig
+from evenhand.runs.findings import findings_file
+from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.search.search import Limits, Progress, Search, SearchResult
+from evenhand.search.seeds import choose_seeds
+from evenhand.search.space import TableSpace
+
+FINDINGS, SUMMARY, REPORT = "findings.parquet", "summary.json", "report.html"
+
+
+@dataclass
+class Audit:
+    """A finished audit: a folder with findings, summary and report."""
+
+    folder: Path
+    summary: dict[str, Any]
+    data: Dataset
+    _temporary: Any = field(default=None, repr=False)  # keeps a temporary folder alive as long as the audit
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """The unique findings: sample, witness, labels, scores, phase and seed row of each."""
+        return pd.read_parquet(self.folder / FINDINGS)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the self-contained HTML report."""
+        return write_report(Path(path), self.summary, self.folder / FINDINGS, self.data)
+
+    def __repr__(self) -> str:
+        return f"<evenhand audit: {headline(self.summary)}>"
+
+    def _repr_html_(self) -> str:
+        return html_table(self.summary)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Audit":
+        """Read an audit back from its folder."""
+        summary = read_json(folder / SUMMARY)
+        return cls(folder, summary, load_dataset(summary["config"]["dataset"]))
+
+
+class Stages:
+    """Seconds per stage of the work."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, stage: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = time.perf_counter() - start
+
+
+def audit(
+    data: str | Dataset = "census",
+    protected: str | list[str] | None = None,
+    *,
+    model: str | nn.Module | None = None,
+    out: str | Path | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    **settings: Any,
+) -> Audit:
+    """Search a classifier for discriminatory pairs.
+
+    `data` is a built-in data set's name, the path of a schema file, or a `Dataset`; `protected` the attributes to
+    change, together; `model` a `torch.nn.Module`, `module:function`, or a file of `evenhand train` (default: the
+    built-in network). Without `out` the files live as long as the result. Other settings: see `AuditConfig`.
+    """
+    stages = Stages()
+    with stages.timed("load"):
+        dataset = data if isinstance(data, Dataset) else load_dataset(data)
+        names = protected.split(",") if isinstance(protected, str) else protected
+        config = AuditConfig.checked(
+            dataset=dataset.name if isinstance(data, Dataset) else data,
+            protected=[name.strip() for name in names] if names else dataset.schema.protected,
+            model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
+            **settings,
+        )
+        device = choose_device(config.device)
+        space = TableSpace(dataset.schema, config.protected, device)
+        classifier, model_name = _classifier(dataset, model, config, device)
+    temporary = tempfile.TemporaryDirectory(prefix="evenhand-") if out is None else None
+    folder = writable_folder(Path(temporary.name if temporary else str(out)))
+    summary = _run(config, dataset, space, classifier, folder, stages, on_progress)
+    summary["model"]["name"] = model_name
+    write_json(folder / SUMMARY, summary)
+    write_report(folder / REPORT, summary, folder / FINDINGS, dataset)
+    return Audit(folder, summary, dataset, temporary)
+
+
+def _classifier(
+    data: Dataset, model: str | nn.Module | None, config: AuditConfig, device: torch.device
+) -> tuple[Classifier, str]:
+    module, name = (model, type(model).__name__) if isinstance(model, nn.Module) else load_module(data, model)
+    sample = torch.tensor(data.codes[:1024], dtype=torch.float32)
+    classes = len(data.schema.label.values)
+    classifier = classifier_for(
+        module, sample, classes=classes, device=device, output=config.output, chunk_rows=config.chunk_rows
+    )
+    return classifier, name
+
+
+def _run(
+    config: AuditConfig,
+    data: Dataset,
+    space: TableSpace,
+    model: Classifier,
+    folder: Path,
+    stages: Stages,
+    on_progress: Callable[[Progress], None],
+) -> dict[str, Any]:
+    """The measurements and the search, with findings going to the folder."""
+    started = datetime.now(UTC)
+    with stages.timed("seeds"):
+        rows = choose_seeds(data, config.seeds, config.seed)
+    with one_thread(model.device), interrupt_as_wish() as interrupted:
+        with stages.timed("data rate"):
+            rates = data_rates(model, space, data)
+        model.rows, model.seconds = 0, 0.0
+        with stages.timed("search"), findings_file(folder / FINDINGS, space) as writer:
+            search = Search(
+                model,
+                space,
+                ADF(
+                    global_step=config.global_step, local_step=config.local_step, accept_failed=config.accept_failed
+                ),
+                seed=config.seed,
+                limits=Limits(config.iterations, config.steps, config.max_seconds, config.max_findings),
+                sink=writer.write,
+                on_progress=on_progress,
+                interrupted=interrupted,
+            )
+            result = search.run(data.codes[rows], rows)
+    return _summary(config, data, model, rates, result, stages, started)
+
+
+def _summary(
+    config: AuditConfig,
+    data: Dataset,
+    model: Classifier,
+    rates: dict[str, Rate],
+    result: SearchResult,
+    stages: Stages,
+    started: datetime,
+) -> dict[str, Any]:
+    counts = result.counts
+    return {
+        "evenhand": evenhand.__version__,
+        "kind": "audit",
+        "started": started.isoformat(timespec="seconds"),
+        "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
+        "protected": config.protected,
+        "model": {"name": "", "output": model.output},
+        "config": config.model_dump(),
+        "data_rate": {name: rate.as_dict() for name, rate in rates.items()},
+        "search": {
+            "stopped": result.stopped,
+            "seeds": result.seeds,
+            "seeds_with_findings": result.seeds_with_findings,
+            "tried": counts.tried,
+            "generated": counts.generated | {"total": counts.all_generated},
+            "findings": counts.findings | {"total": counts.all_findings},
+            "success_rate": counts.all_findings / counts.all_generated if counts.all_generated else 0.0,
+            "model_rows": model.rows,
+            "model_share_of_time": round(model.seconds / stages.seconds["search"], 4),
+            "findings_per_second": round(counts.all_findings / stages.seconds["search"], 1),
+            "seconds": {phase: round(seconds, 3) for phase, seconds in result.seconds.items()},
+            "growth": [list(point) for point in counts.growth],
+        },
+        "seconds": {stage: round(seconds, 3) for stage, seconds in stages.seconds.items()},
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "device": torch.cuda.get_device_name() if model.device.type == "cuda" else "cpu",
+        },
+        "seed": config.seed,
+    }

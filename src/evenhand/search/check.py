@@ -1,0 +1,91 @@
+"""The discrimination check: exact over every combination of protected values (the paper's Algorithm 2)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evenhand.models.classifier import Classifier
+from evenhand.search.space import TableSpace
+
+
+class Checked(NamedTuple):
+    """Samples with what the check found out about them.
+
+    The pair is a witness where there is one, and otherwise the variant whose score differs most. It is a combination's
+    number; `space.with_combination(x, pair)` is the sample.
+    """
+
+    x: Tensor  # (n, d)
+    own: Tensor  # (n,) the sample's own combination of protected values
+    label: Tensor  # (n,) the model's own label y
+    hit: Tensor  # (n,) true where some variant gets another label
+    pair: Tensor  # (n,) the pair's combination of protected values
+    pair_label: Tensor  # (n,) differs from label just where hit
+    score: Tensor  # (n,) O_y(x)
+    pair_score: Tensor  # (n,) O_y(x')
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: Tensor) -> "Checked":
+        """Some of the samples, by mask or by index."""
+        return Checked(*(field[rows] for field in self))
+
+
+def check(model: Classifier, space: TableSpace, x: Tensor) -> Checked:
+    """Check (n, d) samples against all their variants."""
+    return _in_chunks(_check, model, space, (x, space.combination(x)))
+
+
+def check_near(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, guess: Tensor) -> Checked:
+    """Check samples whose neighbours had the witness `guess` (n,), which is looked at first and kept if it still is one.
+
+    All other variants are looked at where it is not, so the verdict is as exact as that of `check`; only the choice
+    among several witnesses differs. `own` (n,) is `space.combination(x)`.
+    """
+    if space.variant_count == 2:  # nothing but the guess to look at
+        return _in_chunks(_check, model, space, (x, own))
+    checked = _in_chunks(_check_guess, model, space, (x, own, guess))
+    rest = (~checked.hit).nonzero().squeeze(1)
+    if rest.shape[0]:
+        for field, found in zip(checked[2:], _in_chunks(_check, model, space, (x[rest], own[rest]))[2:], strict=True):
+            field[rest] = found
+    return checked
+
+
+def _in_chunks(
+    how: Callable[..., Checked], model: Classifier, space: TableSpace, samples: tuple[Tensor, ...]
+) -> Checked:
+    """Apply a check to as many samples at a time as the model takes with their variants."""
+    size = max(1, model.chunk_rows // space.variant_count)
+    if samples[0].shape[0] <= size:
+        return how(model, space, *samples)
+    parts = [how(model, space, *part) for part in zip(*(field.split(size) for field in samples), strict=True)]
+    return Checked(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def _check_guess(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, guess: Tensor) -> Checked:
+    outputs = model.outputs(torch.cat([x, space.with_combination(x, guess)]))
+    label, guess_label = outputs.labels.view(2, -1)
+    score, guess_score = outputs.scores.gather(1, torch.cat([label, label])[:, None]).view(2, -1)
+    return Checked(x, own, label, label != guess_label, guess.clone(), guess_label, score, guess_score)
+
+
+def _check(model: Classifier, space: TableSpace, x: Tensor, own: Tensor) -> Checked:
+    """All variants of every sample; of several witnesses the one whose score differs most."""
+    n, variants = len(x), space.variant_count
+    outputs = model.outputs(space.variants(x).view(n * variants, -1))
+    labels = outputs.labels.view(n, variants)
+    own = own[:, None]
+    label = labels.gather(1, own)  # (n, 1)
+    scores = outputs.scores.view(n, variants, -1).gather(2, label[:, None].expand(n, variants, 1)).squeeze(2)
+    score = scores.gather(1, own)
+    differs = labels != label
+    hit = differs.any(dim=1, keepdim=True)
+    gap = (scores - score).abs_()
+    gap.masked_fill_(differs != hit, -1).scatter_(1, own, -1)  # where there are witnesses, only they are candidates
+    pair = gap.argmax(dim=1, keepdim=True)
+    fields = (own, label, hit, pair, labels.gather(1, pair), score, scores.gather(1, pair))
+    return Checked(x, *[field.squeeze(1) for field in fields])

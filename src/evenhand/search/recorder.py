@@ -1,0 +1,180 @@
+"""Counts what a search looks at and hands over what it finds, without repetition."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.search.archive import Archive
+from evenhand.search.check import Checked
+from evenhand.search.space import TableSpace
+
+Phase = Literal["global", "local"]
+PHASES: tuple[Phase, Phase] = ("global", "local")
+FLUSH_SAMPLES = 131_072
+FLUSH_SECONDS = 0.5
+GROWTH_POINTS = 100
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Some findings, as arrays of one length."""
+
+    sample: NDArray[np.int32]  # (k, d)
+    witness: NDArray[np.int32]  # (k, protected) the witness' protected values; it shares all others
+    label: NDArray[np.int64]
+    witness_label: NDArray[np.int64]
+    score: NDArray[np.float32]  # O_y(x), y the sample's label
+    witness_score: NDArray[np.float32]  # O_y(x')
+    phase: NDArray[np.int8]  # position in PHASES
+    seed: NDArray[np.int64]  # the row of the data that the search started from
+    step: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+
+@dataclass
+class Counts:
+    """What a search has done so far; every method is counted by this counter."""
+
+    tried: int = 0  # samples looked at, repetitions included
+    generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))  # unique ones
+    findings: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    growth: list[tuple[int, int, int]] = field(default_factory=list)  # tried, generated, findings
+
+    @property
+    def all_generated(self) -> int:
+        return sum(self.generated.values())
+
+    @property
+    def all_findings(self) -> int:
+        return sum(self.findings.values())
+
+
+@dataclass(frozen=True)
+class _Entry:
+    checked: Checked
+    phase: int
+    step: int
+    seeds: Tensor
+
+
+class Recorder:
+    """Buffers checked samples; every so often picks the new ones out and passes findings to the sink.
+
+    The order in which samples are added decides which of several equal ones is kept, so it must not depend on how the
+    work is chunked; when samples are flushed does not matter. Settling runs in a thread of its own, at most one flush
+    behind the search.
+    """
+
+    def __init__(
+        self, space: TableSpace, sink: Callable[[Findings], None], most_findings: int | None = None, expected: int = 0
+    ) -> None:
+        self.counts = Counts()
+        self._space = space
+        self._sink = sink
+        self._most = most_findings
+        self._archive = Archive()
+        self._growth_every = max(1, expected // GROWTH_POINTS)
+        self._entries: list[_Entry] = []
+        self._waiting = 0
+        self._flushed_at = time.monotonic()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evenhand-recorder")
+        self._settled: Future[None] = Future()
+        self._settled.set_result(None)
+
+    @property
+    def full(self) -> bool:
+        """Whether the most findings that were asked for are there."""
+        return self._most is not None and self.counts.all_findings >= self._most
+
+    def add(self, checked: Checked, phase: Phase, step: int, seeds: Tensor) -> None:
+        """Note samples (n,) that were looked at in one step."""
+        self._entries.append(_Entry(checked, PHASES.index(phase), step, seeds))
+        self._waiting += len(checked)
+        if self._waiting >= FLUSH_SAMPLES or time.monotonic() - self._flushed_at > FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Start to bring the counts up to date and to hand over new findings; the search goes on meanwhile."""
+        self._settled.result()
+        entries, self._entries, self._waiting = self._entries, [], 0
+        if entries and not self.full:
+            self._settled = self._thread.submit(self._settle, entries)
+        self._flushed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Hand over the rest and wait until all is settled."""
+        with self._thread:
+            self.flush()
+            self._settled.result()
+
+    def _settle(self, entries: list[_Entry]) -> None:
+        checked = Checked(*(torch.cat(column) for column in zip(*(entry.checked for entry in entries), strict=True)))
+        sizes = np.array([len(entry.checked) for entry in entries])
+        phase = np.repeat(np.array([entry.phase for entry in entries], dtype=np.int8), sizes)
+        fresh = self._archive.add(self._space.keys(checked.x))
+        hit = checked.hit.cpu().numpy()
+        tried = len(hit)
+        if self._most is not None:
+            fresh, tried = self._cut(fresh, hit, tried)
+        found = fresh[hit[fresh]]
+        self._grow(fresh, found, np.cumsum(sizes), tried)
+        for position, name in enumerate(PHASES):
+            self.counts.generated[name] += int((phase[fresh] == position).sum())
+            self.counts.findings[name] += int((phase[found] == position).sum())
+        self.counts.tried += tried
+        if len(found):
+            step = np.repeat(np.array([entry.step for entry in entries], dtype=np.int32), sizes)
+            seeds = torch.cat([entry.seeds for entry in entries]).cpu().numpy()
+            self._sink(self._findings(checked, found, phase, step, seeds))
+
+    def _cut(
+        self, fresh: NDArray[np.int64], hit: NDArray[np.bool_], tried: int
+    ) -> tuple[NDArray[np.int64], int]:
+        """Stop right at the last finding that was asked for."""
+        assert self._most is not None
+        found = fresh[hit[fresh]]
+        left = self._most - self.counts.all_findings
+        if len(found) < left:
+            return fresh, tried
+        last = found[left - 1]
+        return fresh[fresh <= last], int(last) + 1
+
+    def _grow(self, fresh: NDArray[np.int64], found: NDArray[np.int64], ends: NDArray[np.int64], tried: int) -> None:
+        """Add points to the growth curve at the ends of steps, about GROWTH_POINTS in all."""
+        counts = self.counts
+        for end in np.minimum(ends, tried):
+            total = counts.tried + int(end)
+            if not counts.growth or total - counts.growth[-1][0] >= self._growth_every:
+                generated = counts.all_generated + int(np.searchsorted(fresh, end))
+                counts.growth.append((total, generated, counts.all_findings + int(np.searchsorted(found, end))))
+
+    def _findings(
+        self,
+        checked: Checked,
+        found: NDArray[np.int64],
+        phase: NDArray[np.int8],
+        step: NDArray[np.int32],
+        seeds: NDArray[np.int64],
+    ) -> Findings:
+        kept = checked.take(torch.as_tensor(found, device=checked.x.device))
+        witness = self._space.combinations[kept.pair]
+        return Findings(
+            sample=kept.x.cpu().numpy().astype(np.int32),
+            witness=witness.cpu().numpy().astype(np.int32),
+            label=kept.label.cpu().numpy(),
+            witness_label=kept.pair_label.cpu().numpy(),
+            score=kept.score.cpu().numpy(),
+            witness_score=kept.pair_score.cpu().numpy(),
+            phase=phase[found],
+            seed=seeds[found],
+            step=step[found],
+        )

@@ -1,0 +1,102 @@
+"""The space of table rows: what a legal sample is, its variants, how to move in it, and when two samples are one."""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.data.schema import Schema
+from evenhand.errors import EvenhandError
+
+MOST_VARIANTS = 1_000_000
+
+Keys = NDArray[np.int64] | NDArray[np.bytes_]
+
+
+class TableSpace:
+    """Integer codes in a box, with some attributes protected.
+
+    Samples are (n, d) float32 tensors of whole numbers: exact for every code that a schema allows, and what networks
+    read. A combination is one choice of values for all protected attributes, numbered in mixed radix.
+    """
+
+    def __init__(self, schema: Schema, protected: list[str], device: torch.device | str = "cpu") -> None:
+        self.schema = schema
+        self.protected = schema.protected_indices(protected)
+        self.lower = torch.as_tensor(schema.lower, dtype=torch.float32, device=device)
+        self.upper = torch.as_tensor(schema.upper, dtype=torch.float32, device=device)
+        self.sizes = [attribute.size for attribute in schema.attributes]
+        self.free = torch.ones(len(self.sizes), dtype=torch.bool, device=device)
+        self.free[self.protected] = False
+        self._free = [index for index in range(len(self.sizes)) if index not in self.protected]
+        self.last_free = self._free[-1]
+        self.variant_count = math.prod(self.sizes[index] for index in self.protected)
+        if self.variant_count > MOST_VARIANTS:
+            raise EvenhandError(
+                f"The protected attributes have {self.variant_count:,} combinations of values together; at most "
+                f"{MOST_VARIANTS:,} are checked. Protect fewer at once, or audit them one by one with --each."
+            )
+        self.combinations = self._combinations(device)
+        self._protected_rows = torch.zeros(self.variant_count, len(self.sizes), device=device)
+        self._protected_rows[:, self.protected] = self.combinations
+
+    def _combinations(self, device: torch.device | str) -> Tensor:
+        """(variants, protected) all combinations of protected values, the last attribute fastest."""
+        ranges = [torch.arange(self.sizes[i], device=device) + self.lower[i] for i in self.protected]
+        return torch.cartesian_prod(*ranges).view(-1, len(self.protected)).to(torch.float32)
+
+    def clip(self, x: Tensor) -> Tensor:
+        """Samples moved into the domain (the paper's Algorithm 4)."""
+        return torch.clamp(x, self.lower, self.upper)
+
+    def variants(self, x: Tensor) -> Tensor:
+        """(n, d) to (n, variants, d): each sample with every combination of protected values, its own included."""
+        return torch.where(self.free, x[:, None, :], self._protected_rows)
+
+    def combination(self, x: Tensor) -> Tensor:
+        """(n,) the number of each sample's own combination of protected values."""
+        return _mixed_radix((x - self.lower).long(), self.sizes, self.protected)
+
+    def with_combination(self, x: Tensor, number: Tensor) -> Tensor:
+        """Samples with their protected values replaced by the numbered combinations."""
+        return torch.where(self.free, x, self._protected_rows[number])
+
+    def move(self, x: Tensor, direction: Tensor) -> Tensor:
+        """Samples moved by (n, d) whole steps and clipped; protected values stay."""
+        return self.clip(x + direction * self.free)
+
+    def nudge(self, x: Tensor, attribute: Tensor, amount: Tensor) -> Tensor:
+        """One attribute (n,) of each sample moved by its amount (n,) and clipped."""
+        return self.clip(x.scatter_add(1, attribute[:, None], amount[:, None]))
+
+    def keys(self, x: Tensor) -> Keys:
+        """(n,) what a sample is known by: its non-protected values, packed into an integer or, if too many, a hash."""
+        codes = (x - self.lower).long()
+        if math.prod(self.sizes[index] for index in self._free) >= 2**63:
+            return hashed_rows(codes[:, self._free].cpu().numpy())
+        return _mixed_radix(codes, self.sizes, self._free).cpu().numpy()
+
+
+def _mixed_radix(codes: Tensor, sizes: list[int], columns: list[int]) -> Tensor:
+    """(n,) some columns of (n, d) codes as one integer each, the last column fastest."""
+    number = codes[:, columns[0]].clone()
+    for column in columns[1:]:
+        number.mul_(sizes[column]).add_(codes[:, column])
+    return number
+
+
+def hashed_rows(codes: NDArray[np.int64]) -> NDArray[np.bytes_]:
+    """(n,) 16-byte hashes of integer rows, for domains that 63 bits cannot number.
+
+    Two independent 64-bit polynomial hashes with a final mix; among 10^9 rows a collision has odds below 10^-19.
+    """
+    state = np.zeros((len(codes), 2), dtype=np.uint64)
+    multipliers = np.array([0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93], dtype=np.uint64)
+    for column in codes.T.astype(np.uint64):
+        state = (state ^ column[:, None]) * multipliers
+        state ^= state >> np.uint64(29)
+    state *= np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+    state ^= state >> np.uint64(32)
+    return np.ascontiguousarray(state).view("S16")[:, 0]

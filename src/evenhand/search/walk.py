@@ -1,0 +1,73 @@
+"""Walks that step together: where each stands, its gradients and its random numbers."""
+
+import torch
+from torch import Tensor
+
+from evenhand.models.classifier import Classifier
+from evenhand.search.check import Checked
+from evenhand.search.draws import Draws
+from evenhand.search.space import TableSpace
+
+DRAWS_PER_STEP = 4  # which element, which direction, whether to accept, one to spare
+ACCEPTANCE_DRAW = 3
+SMALLEST_SALIENCY = 1e-30  # an element without any gradient is as unimportant as float32 can say
+
+
+class Walk:
+    """A batch of walks. A method reads it and says where to go; the search checks and moves it."""
+
+    def __init__(self, model: Classifier, space: TableSpace, at: Checked, draws: Draws) -> None:
+        self.model = model
+        self.space = space
+        self.x, self.own, self.label, self.pair = at.x, at.own, at.label, at.pair
+        self.step = 0
+        self._draws = draws
+        self._gradient: Tensor | None = None  # (2, n, d) of x and of its pair
+        self._stale: Tensor | None = None  # (k,) walks that have moved since
+
+    def gradients(self) -> tuple[Tensor, Tensor]:
+        """(n, d) each: the loss gradients of x and of its pair x', both at x's label, in one backward pass.
+
+        Only walks that have moved are computed again.
+        """
+        if self._gradient is None:
+            self._gradient = self._gradients(self.x, self.label, self.pair)
+        elif self._stale is not None:
+            moved = self._stale
+            self._gradient[:, moved] = self._gradients(self.x[moved], self.label[moved], self.pair[moved])
+        self._stale = None
+        return self._gradient[0], self._gradient[1]
+
+    def _gradients(self, x: Tensor, label: Tensor, pair: Tensor) -> Tensor:
+        both = torch.cat([x, self.space.with_combination(x, pair)])
+        return self.model.gradients(both, torch.cat([label, label])).view(2, *x.shape)
+
+    def uniform(self, which: int) -> Tensor:
+        """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
+        return self._draws.step(self.step, which)
+
+    def choose(self, weights: Tensor, which: int) -> Tensor:
+        """(n,) an element for each walk, with probability proportional to its weight (n, elements).
+
+        Protected elements are never chosen; every other weight must be above zero.
+        """
+        reach = (weights * self.space.free).cumsum(dim=1)
+        mark = self.uniform(which)[:, None] * reach[:, -1:]
+        return (reach <= mark).sum(dim=1).clamp_max_(self.space.last_free)
+
+    def coin(self, which: int) -> Tensor:
+        """(n,) +1 or -1 with equal probability."""
+        return torch.where(self.uniform(which) < 0.5, -1.0, 1.0)
+
+    def move(self, to: Checked, accept: Tensor) -> None:
+        """Go on from `to` where accepted (n,), from here otherwise; then the next step begins."""
+        moved = accept.nonzero().squeeze(1)
+        if moved.shape[0] == accept.shape[0]:
+            self.x, self.label, self.pair = to.x, to.label, to.pair
+            self._gradient = None
+        elif moved.shape[0]:
+            self.x = torch.where(accept[:, None], to.x, self.x)
+            self.label = torch.where(accept, to.label, self.label)
+            self.pair = torch.where(accept, to.pair, self.pair)
+            self._stale = moved
+        self.step += 1

@@ -1,0 +1,60 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.models.loading import BUILTIN
+from evenhand.models.network import FeedForward, load_network
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_torch_thread() -> None:
+    """Several test processes share the machine; torch's threads would fight."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def census() -> Dataset:
+    return load_dataset("census")
+
+
+@pytest.fixture(scope="session")
+def census_network() -> FeedForward:
+    return load_network(BUILTIN / "census")[0]
+
+
+@pytest.fixture
+def schema_file(tmp_path: Path) -> Path:
+    """A user's own small table and schema."""
+    (tmp_path / "people.csv").write_text(
+        "id;sex;age;city;approved\n" + "".join(f"{i};{'fm'[i % 2]};{20 + i};{'XY'[i % 3 == 0]};{i % 2}\n" for i in range(40))
+    )
+    path = tmp_path / "people.toml"
+    path.write_text(
+        """
+        name = "people"
+        file = "people.csv"
+        separator = ";"
+        label = { column = "approved", values = ["0", "1"], favourable = "1" }
+
+        [[attribute]]
+        name = "sex"
+        kind = "category"
+        categories = ["f", "m"]
+        words = ["female", "male"]
+        protected = true
+
+        [[attribute]]
+        name = "age"
+        kind = "number"
+        width = 10
+        domain = [2, 5]
+
+        [[attribute]]
+        name = "city"
+        kind = "category"
+        categories = ["X", "Y"]
+        """
+    )
+    return path

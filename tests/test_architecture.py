@@ -1,0 +1,53 @@
+"""The shape of the package: imports point one way, and starting up is light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evenhand
+
+PACKAGE = Path(evenhand.__file__).parent
+LAYERS = [
+    {"errors"},
+    {"files"},
+    {"data", "text"},
+    {"models"},
+    {"search"},
+    {"methods"},
+    {"measure", "repair"},
+    {"report"},
+    {"runs", "engine"},
+    {"service", "cli"},
+]
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The first-level parts of evenhand that a file imports, at the top or inside functions."""
+    parts = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            names = [node.module or ""]
+        parts |= {name.split(".")[1] for name in names if name.startswith("evenhand.")}
+    return parts
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_downward(path: Path) -> None:
+    part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    if part == "__init__":
+        return  # the front door: it names things of all layers and imports them on first use
+    upward = {name for name in imported_parts(path) if name != part and RANK[name] >= RANK[part]}
+    assert not upward, f"{path} imports from {upward}, which is not below {part}"
+
+
+@pytest.mark.parametrize("statement", ["import evenhand", "import evenhand.cli.main"])
+def test_starting_up_does_not_import_what_is_heavy(statement: str) -> None:
+    code = f"{statement}; import sys; print([m for m in ('torch', 'pandas', 'sklearn', 'pyarrow') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

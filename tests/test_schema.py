@@ -1,0 +1,170 @@
+"""Schemas: what is accepted, how values become codes and words, and what errors say."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evenhand.data.attribute import Attribute
+from evenhand.data.dataset import builtin_names, load_dataset, load_schema
+from evenhand.data.schema import Schema, Split
+from evenhand.errors import EvenhandError
+from tests.worlds import schema_of
+
+
+def encode(attribute: Attribute, *values: object) -> list[int]:
+    codes: list[int] = attribute.encode(pd.Series([str(value) for value in values])).tolist()
+    return codes
+
+
+def test_numbers_are_binned_by_width() -> None:
+    age = Attribute(name="age", kind="number", width=10, domain=(1, 9))
+    assert encode(age, 17, 20, 29.9, 90, 105) == [1, 2, 2, 9, 10]
+    assert age.text(3) == "30–39"
+
+
+def test_numbers_are_binned_by_edges() -> None:
+    income = Attribute(name="income", kind="number", edges=[0, 1000, 2500.5])
+    assert income.domain == (0, 3)
+    assert encode(income, -5, 0, 999, 1000, 2500.5) == [0, 1, 1, 2, 3]
+    assert income.texts() == ["below 0", "0–999", "1,000 to under 2,500.5", "2,500.5 or more"]
+
+
+def test_fractional_width_does_not_lose_a_bin_to_rounding() -> None:
+    share = Attribute(name="share", kind="number", width=0.1, domain=(0, 10))
+    assert encode(share, *(f"0.{digit}" for digit in range(10))) == list(range(10))
+
+
+def test_clipped_bins_read_as_open_ranges() -> None:
+    balance = Attribute(name="balance", kind="number", width=50, clip=(-2, 3), domain=(-2, 3), unit="euros")
+    assert encode(balance, -900, -75, 0, 1000) == [-2, -2, 0, 3]
+    assert [balance.text(code) for code in (-2, -1, 3)] == ["below −50 euros", "−50 to −1 euros", "150 euros or more"]
+
+
+def test_categories_group_and_catch_the_rest() -> None:
+    sex = Attribute(name="sex", kind="category", categories=[["A92", "A95"], ["A91"]], words=["female", "male"])
+    assert encode(sex, "A95", "A91", "A92") == [0, 1, 0]
+    previous = Attribute(name="previous", kind="category", categories=["0", "*"])
+    assert encode(previous, 0, 7, 3) == [0, 1, 1]
+
+
+def test_missing_values_get_their_code() -> None:
+    job = Attribute.model_validate(
+        {"name": "job", "kind": "category", "categories": ["a", "b"], "missing": {"value": "?", "code": 100}}
+    )
+    assert encode(job, "?", "b", "") == [100, 1, 100]
+    assert job.sentence(100) == "job unknown"
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "message"),
+    [
+        ({"kind": "number", "domain": (0, 3)}, "x", "Row 2, column 'a': 'x' is not a number"),
+        ({"kind": "category", "categories": ["1", "2"]}, "3", "Row 2, column 'a': '3' is not among the categories"),
+        ({"kind": "number", "domain": (0, 3)}, "", "Row 2 has no value for 'a'"),
+        ({"kind": "number", "domain": (0, 3)}, "inf", "is not a number"),
+        ({"kind": "number", "domain": (0, 3)}, "1e30", "is too large"),
+    ],
+)
+def test_wrong_values_are_named_with_their_row(attribute: dict[str, Any], value: str, message: str) -> None:
+    with pytest.raises(EvenhandError, match=message):
+        encode(Attribute.model_validate({"name": "a", **attribute}), "1", value)
+
+
+@given(st.integers(-20, 20), st.integers(0, 40), st.integers(1, 30))
+def test_a_number_and_its_words_agree(low: int, size: int, width: int) -> None:
+    """The words of a code's bin name just the whole numbers that encode to it."""
+    attribute = Attribute(name="n", kind="number", width=width, domain=(low, low + size))
+    code = low + size // 2
+    inside = [value for value in range((code - 1) * width, (code + 2) * width) if encode(attribute, value) == [code]]
+    first, last = inside[0], inside[-1]
+    expected = f"{first:,}" if width == 1 else f"{first:,}{' to ' if first < 0 else '–'}{last:,}"
+    assert attribute.text(code) == expected.replace("-", "−")
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_words_of_builtin_categories_lead_back_to_their_codes(name: str) -> None:
+    for attribute in load_schema(name).attributes:
+        if attribute.kind == "number":
+            continue
+        words = [attribute.text(code) for code in range(len(attribute.categories))]
+        assert len(set(words)) == len(words)
+        for code, group in enumerate(attribute.categories):
+            raw = group if isinstance(group, str) else group[0]
+            if raw != "*":
+                assert encode(attribute, raw) == [code]
+                assert words[code] == attribute.text(encode(attribute, raw)[0])
+
+
+def broken(**changes: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "name": "x",
+        "file": "x.csv",
+        "label": {"column": "y", "values": ["0", "1"]},
+        "attribute": [{"name": "a", "kind": "number", "domain": [0, 3]}, {"name": "b", "kind": "number", "domain": [0, 1]}],
+    }
+    return content | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label": {"column": "y", "values": ["0"]}}, "wrong at label, values"),
+        ({"label": {"column": "y", "values": ["0", "1"], "favourable": "2"}}, "label.favourable is '2'"),
+        ({"attribute": [{"name": "a", "kind": "number", "domain": [3, 0]}] * 2}, r"attribute 1 \('a'\)"),
+        ({"attribute": [{"name": "a", "kind": "number", "domain": [0, 1]}] * 2}, "found twice: a"),
+        ({"attribute": [{"name": "a", "kind": "category"}] * 2}, "needs"),
+        ({"colour": "red"}, "wrong at colour"),
+    ],
+)
+def test_schema_errors_say_where(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(EvenhandError, match=message):
+        Schema.parse(broken(**changes), where="x.toml")
+
+
+def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text("name = ")
+    with pytest.raises(EvenhandError, match="not valid TOML"):
+        Schema.load(path)
+    with pytest.raises(EvenhandError, match="Cannot read"):
+        Schema.load(tmp_path / "absent.toml")
+
+
+def test_protected_attributes_are_checked() -> None:
+    schema = schema_of([(0, 3), (2, 2), (0, 1)])
+    assert schema.protected_indices(["a2", "a0"]) == [0, 2]
+    for names, message in [
+        (["a1"], "'a1' has a single value"),
+        (["a00"], "Did you mean 'a0'"),
+        (["a0", "a0"], "named twice"),
+        ([], "No protected attribute"),
+    ]:
+        with pytest.raises(EvenhandError, match=message):
+            schema.protected_indices(names)
+    with pytest.raises(EvenhandError, match="Every attribute is protected"):
+        schema_of([(0, 1), (0, 1)]).protected_indices(["a0", "a1"])
+
+
+def test_splits() -> None:
+    assert Split(train_rows=3).train_mask(5).tolist() == [True] * 3 + [False] * 2
+    mask = Split(held_out=0.2, seed=1).train_mask(50)
+    assert mask.sum() == 40
+    assert np.array_equal(mask, Split(held_out=0.2, seed=1).train_mask(50))
+
+
+def test_a_users_own_table(schema_file: Path) -> None:
+    data = load_dataset(str(schema_file))
+    assert data.codes[:3].tolist() == [[0, 2, 1], [1, 2, 0], [0, 2, 0]]
+    assert data.describe(data.codes[1]) == "sex male, age 20–29, city X"
+    table = schema_file.parent / "people.csv"
+    table.write_text(table.read_text().replace("approved", "accepted", 1))
+    with pytest.raises(EvenhandError, match="no column 'approved'"):
+        load_dataset(str(schema_file))
+    table.unlink()
+    with pytest.raises(EvenhandError, match=r"people\.csv does not exist"):
+        load_dataset(str(schema_file))
