@@ -139,7 +139,7 @@ class Reference:
         return gradient
 
     def _draws(self, phase: str, row: int) -> Draws:
-        return Draws(self.seed, PHASES.index(phase), torch.tensor([row]), DRAWS_PER_STEP)  # type: ignore[arg-type]
+        return Draws(self.seed, PHASES.index(phase), torch.tensor([row]), DRAWS_PER_STEP)
 
 
 def sign(value: float) -> float:

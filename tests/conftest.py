@@ -28,7 +28,8 @@ def census_network() -> FeedForward:
 def schema_file(tmp_path: Path) -> Path:
     """A user's own small table and schema."""
     (tmp_path / "people.csv").write_text(
-        "id;sex;age;city;approved\n" + "".join(f"{i};{'fm'[i % 2]};{20 + i};{'XY'[i % 3 == 0]};{i % 2}\n" for i in range(40))
+        "id;sex;age;city;approved\n"
+        + "".join(f"{i};{'fm'[i % 2]};{20 + i};{'XY'[i % 3 == 0]};{i % 2}\n" for i in range(40))
     )
     path = tmp_path / "people.toml"
     path.write_text(

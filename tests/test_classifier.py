@@ -20,7 +20,7 @@ class Ends(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         logits = self.network(x)
         score = logits[:, 1] - logits[:, 0]
-        endings = {
+        endings: dict[str, Tensor] = {
             "logits": logits,
             "softmax": logits.softmax(1),
             "score": score,

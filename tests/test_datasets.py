@@ -37,7 +37,7 @@ def test_bank() -> None:
     assert bank.labels.sum() == 5_289
     assert out_of_domain(bank) == {}
     assert bank.schema.protected == ["age"]
-    # The first row of bank-full: 58, management, married, tertiary, no, 2143, yes, no, unknown, 5, may, 261, 1, -1, 0, unknown.
+    # 58, management, married, tertiary, no, 2143, yes, no, unknown, 5, may, 261, 1, -1, 0, unknown
     assert bank.codes[0].tolist() == [5, 3, 0, 3, 0, 42, 1, 0, 0, 5, 4, 26, 1, 1, 0, 0]
 
 

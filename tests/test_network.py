@@ -73,7 +73,8 @@ def test_training_stops_early_on_labels_that_cannot_be_learned() -> None:
 
 def test_loading_models(census: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "my_models.py").write_text(
-        "import torch\ndef load(): return torch.nn.Linear(13, 2)\ndef wrong(): return 3\nready = torch.nn.Linear(13, 1)\n"
+        "import torch\ndef load(): return torch.nn.Linear(13, 2)\ndef wrong(): return 3\n"
+        "ready = torch.nn.Linear(13, 1)\n"
     )
     monkeypatch.chdir(tmp_path)
     assert isinstance(load_module(census, "my_models:load")[0], torch.nn.Linear)

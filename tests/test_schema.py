@@ -105,7 +105,10 @@ def broken(**changes: Any) -> dict[str, Any]:
         "name": "x",
         "file": "x.csv",
         "label": {"column": "y", "values": ["0", "1"]},
-        "attribute": [{"name": "a", "kind": "number", "domain": [0, 3]}, {"name": "b", "kind": "number", "domain": [0, 1]}],
+        "attribute": [
+            {"name": "a", "kind": "number", "domain": [0, 3]},
+            {"name": "b", "kind": "number", "domain": [0, 1]},
+        ],
     }
     return content | changes
 

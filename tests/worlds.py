@@ -61,7 +61,8 @@ def labels_of(module: nn.Module, rows: NDArray[np.int32]) -> NDArray[np.int64]:
     x = torch.zeros(max(256, len(rows)), rows.shape[1])
     x[: len(rows)] = torch.tensor(rows, dtype=torch.float32)
     with torch.no_grad():
-        return module(x)[: len(rows)].argmax(1).numpy()
+        labels: NDArray[np.int64] = module(x)[: len(rows)].argmax(1).numpy()
+    return labels
 
 
 def has_witness(module: nn.Module, schema: Schema, protected: list[int], row: NDArray[np.int32]) -> bool:

@@ -24,14 +24,15 @@ SHA256 = {
     HYPERGBM: "471a9a4bf5a55e1d33812fac661c0c57351e4c1c63a0715d0770fdf60e41ce69",
 }
 
-CENSUS_COLUMNS = (
-    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
-    "capital-gain,capital-loss,hours-per-week,native-country,income"
-).split(",")
-CREDIT_COLUMNS = (
-    "status,duration,history,purpose,amount,savings,employment,installment-rate,personal-status,debtors,residence,"
-    "property,age,other-plans,housing,existing-credits,job,dependants,telephone,foreign-worker,class"
-).split(",")
+CENSUS_COLUMNS = [
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship",
+    "race", "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
+]  # fmt: skip
+CREDIT_COLUMNS = [
+    "status", "duration", "history", "purpose", "amount", "savings", "employment", "installment-rate",
+    "personal-status", "debtors", "residence", "property", "age", "other-plans", "housing", "existing-credits",
+    "job", "dependants", "telephone", "foreign-worker", "class",
+]  # fmt: skip
 
 Row = list[str]
 

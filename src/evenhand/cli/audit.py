@@ -11,8 +11,6 @@ from evenhand.cli.progress import ProgressDisplay
 if TYPE_CHECKING:
     from evenhand.runs.audit import Audit
 
-PAPER = "The paper's budget"
-
 
 def audit(
     data: Annotated[str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).")],
@@ -23,7 +21,9 @@ def audit(
     each: Annotated[bool, typer.Option("--each", help="One audit per protected attribute, not all together.")] = False,
     model: Annotated[
         str | None,
-        typer.Option(help="module:function that returns a torch.nn.Module, or NAME.safetensors.", show_default="built in"),
+        typer.Option(
+            help="module:function that returns a torch.nn.Module, or NAME.safetensors.", show_default="built in"
+        ),
     ] = None,
     output: Annotated[str, typer.Option(help="What the model returns: auto, logits or probabilities.")] = "auto",
     seeds: Annotated[int, typer.Option(help="Rows of the data to start from.")] = 1000,
@@ -50,7 +50,6 @@ def audit(
     Writes findings.parquet, summary.json and report.html. Ctrl-C keeps what was found.
 
     Examples:
-
       evenhand audit census --protected sex
 
       evenhand audit census --protected age,race,sex          every combination of the three
@@ -76,6 +75,8 @@ def audit(
     if as_json:
         summaries = [audit.summary for audit in audits]
         typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
+    if _interrupted(audits[-1]):
+        raise typer.Exit(130)
 
 
 def _run(
@@ -91,9 +92,13 @@ def _run(
             audits.append(run_audit(data, group, out=place, on_progress=display, **settings))
         if not silent:
             _print_audit(audits[-1])
-        if audits[-1].summary["search"]["stopped"] == "interrupted":
+        if _interrupted(audits[-1]):
             break
     return audits
+
+
+def _interrupted(audit: "Audit") -> bool:
+    return bool(audit.summary["search"]["stopped"] == "interrupted")
 
 
 def _print_audit(audit: "Audit") -> None:

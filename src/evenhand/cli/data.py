@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from evenhand.data.attribute import Attribute
     from evenhand.data.dataset import Dataset
 
-data_app = typer.Typer(no_args_is_help=True, help="List the built-in data sets and show their cards.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="The built-in data sets: evenhand data list, evenhand data show census."
+)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -40,13 +40,8 @@ def train(
     writable_folder(path.parent)
     config = TrainingConfig(epochs=epochs, patience=patience, seed=seed)
     talkative = not quiet and not as_json
-    try:
-        network, description = train_network(
-            dataset, config, choose_device(device), _say_epoch if talkative else _say_nothing
-        )
-    except KeyboardInterrupt:
-        typer.echo("Stopped; nothing was written.", err=True)
-        raise typer.Exit(130) from None
+    on_epoch = _say_epoch if talkative else _say_nothing
+    network, description = train_network(dataset, config, choose_device(device), on_epoch)
     save_network(network, description, path)
     if as_json:
         typer.echo(json.dumps(description, indent=2))

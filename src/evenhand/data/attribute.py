@@ -117,7 +117,7 @@ class Attribute(BaseModel):
     def _encode_categories(self, values: pd.Series) -> NDArray[np.int32]:
         code_of = {value: code for code, group in enumerate(self.categories) for value in _as_list(group)}
         other = code_of.pop(ANY_OTHER, -1)
-        codes = values.map(code_of).fillna(other).to_numpy(dtype=np.int32)
+        codes = values.map(code_of).fillna(other).to_numpy().astype(np.int32)
         self._reject(values, codes == -1, "is not among the categories")
         return codes
 
@@ -183,5 +183,3 @@ def _range_text(low: float | None, high: float | None, unit: str) -> str:
 
 def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.10g}".replace("-", "−")
-
-

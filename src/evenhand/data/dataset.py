@@ -29,6 +29,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
+        """The data set's short name."""
         return self.schema.name
 
     @cached_property
@@ -86,7 +87,8 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
             )
     except (pa.ArrowInvalid, OSError) as error:
         raise EvenhandError(f"Cannot read the table {path}: {error}") from error
-    return table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
 
 
 def encode(schema: Schema, frame: pd.DataFrame) -> Dataset:
@@ -113,4 +115,4 @@ def _labels(schema: Schema, frame: pd.DataFrame) -> NDArray[np.int64]:
             f"Row {row + 1}, column '{schema.label.column}': '{values.iloc[row]}' is not a label of {schema.name}. "
             f"Known: {', '.join(schema.label.values)}."
         )
-    return codes.to_numpy(dtype=np.int64)
+    return codes.to_numpy().astype(np.int64)

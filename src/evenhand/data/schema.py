@@ -118,6 +118,7 @@ class Schema(BaseModel):
 
     @property
     def names(self) -> list[str]:
+        """The attributes' names, in the order in which a model reads them."""
         return [attribute.name for attribute in self.attributes]
 
     @property
@@ -173,5 +174,3 @@ def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
         else:
             parts.append(str(part))
     return ", ".join(parts) or "the top level"
-
-

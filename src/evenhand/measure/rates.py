@@ -27,10 +27,12 @@ class Rate:
 
     @property
     def share(self) -> float:
+        """The share that was seen."""
         return self.discriminatory / self.samples
 
     @property
     def interval(self) -> tuple[float, float]:
+        """Where the population's own share lies, at the stated confidence, if the samples were drawn at random."""
         return clopper_pearson(self.discriminatory, self.samples, self.confidence)
 
     def as_dict(self) -> dict[str, Any]:
@@ -60,6 +62,4 @@ def data_rates(model: Classifier, space: TableSpace, data: Dataset) -> dict[str,
     hit = discriminatory_rows(model, space, data)
     rows = {"all": np.ones_like(data.train), "held_out": ~data.train}
     words = {"all": f"all rows of {data.name}", "held_out": f"held-out rows of {data.name}"}
-    return {
-        name: Rate(words[name], int(hit[mask].sum()), int(mask.sum())) for name, mask in rows.items() if mask.any()
-    }
+    return {name: Rate(words[name], int(hit[mask].sum()), int(mask.sum())) for name, mask in rows.items() if mask.any()}

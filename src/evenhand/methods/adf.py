@@ -53,4 +53,4 @@ class ADF(Method):
 
 def local_weights(g: Tensor, g_pair: Tensor) -> Tensor:
     """(n, d) the reciprocal saliency of the paper's Algorithm 8, before protected attributes are struck out."""
-    return 1 / (g.abs() + g_pair.abs()).clamp_min(SMALLEST_SALIENCY)
+    return (g.abs() + g_pair.abs()).clamp_min_(SMALLEST_SALIENCY).reciprocal_()

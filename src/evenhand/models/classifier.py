@@ -56,14 +56,14 @@ class Classifier:
         """Labels and scores of (n, d) samples."""
         if len(x) <= self.chunk_rows:
             return self._outputs(x)
-        parts = [self._outputs(part) for part in x.split(self.chunk_rows)]
+        parts = [self._outputs(part) for part in torch.split(x, self.chunk_rows)]
         return Outputs(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
     def gradients(self, x: Tensor, y: Tensor) -> Tensor:
         """(n, d) gradient of the loss at label y with respect to x."""
         if len(x) <= self.chunk_rows:
             return self._gradients(x, y)
-        parts = zip(x.split(self.chunk_rows), y.split(self.chunk_rows), strict=True)
+        parts = zip(torch.split(x, self.chunk_rows), torch.split(y, self.chunk_rows), strict=True)
         return torch.cat([self._gradients(part, labels) for part, labels in parts])
 
     @torch.no_grad()
@@ -161,10 +161,10 @@ def classifier_for(
 def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
     try:
         raw = module(sample)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+    except Exception as error:  # it is the user's code: whatever it raises is theirs to mend
         raise EvenhandError(
             f"The model cannot read the data: a float32 matrix with {sample.shape[1]} columns, one per attribute. "
-            f"It said: {str(error).splitlines()[0]}"
+            f"It said: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
         ) from error
     if not isinstance(raw, Tensor) or raw.ndim > 2 or len(raw) != len(sample):
         got = f"a tensor of shape {tuple(raw.shape)}" if isinstance(raw, Tensor) else type(raw).__name__

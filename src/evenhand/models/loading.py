@@ -31,7 +31,9 @@ def load_module(data: Dataset, model: str | None) -> tuple[nn.Module, str]:
 def _network_for(data: Dataset, path: Path) -> nn.Module:
     if not path.with_suffix(".safetensors").is_file():
         if path.parent == BUILTIN:
-            raise EvenhandError(f"There is no built-in network for '{data.name}'. Train one: evenhand train {data.name}")
+            raise EvenhandError(
+                f"There is no built-in network for '{data.name}'. Train one: evenhand train {data.name}"
+            )
         raise EvenhandError(f"There is no file {path.with_suffix('.safetensors')}.")
     network, description = load_network(path)
     if description.get("attributes") != data.schema.names:
@@ -53,7 +55,10 @@ def _call_factory(path: str) -> nn.Module:
         raise EvenhandError(f"Cannot import '{module_name}': {error}. Run from its folder, or install it.") from error
     except (AttributeError, ValueError) as error:
         raise EvenhandError(f"'{module_name}' has no function '{function_name}'.") from error
-    module = function if isinstance(function, nn.Module) else function()
+    try:
+        module = function if isinstance(function, nn.Module) else function()
+    except Exception as error:  # it is the user's code: whatever it raises is theirs to mend
+        raise EvenhandError(f"The model function {path} failed: {type(error).__name__}: {error}") from error
     if not isinstance(module, nn.Module):
         raise EvenhandError(f"{path} returned {type(module).__name__}; it must return a torch.nn.Module.")
     return module

@@ -1,5 +1,6 @@
 """The built-in network for tables, and its files: safetensors for the weights, JSON for all else."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ class FeedForward(nn.Module):
     def __init__(self, widths: Sequence[int]) -> None:
         super().__init__()
         self.widths = tuple(widths)
-        pairs = zip(widths[:-2], widths[1:-1], strict=True)
+        pairs = itertools.pairwise(widths[:-1])
         self.hidden = nn.ModuleList(nn.Linear(before, after) for before, after in pairs)
         self.head = nn.Linear(widths[-2], widths[-1])
 

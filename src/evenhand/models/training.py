@@ -90,7 +90,7 @@ def _one_epoch(
     network: FeedForward, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, order: Tensor, batch_rows: int
 ) -> None:
     network.train()
-    for rows in order.to(x.device).split(batch_rows):
+    for rows in torch.split(order.to(x.device), batch_rows):
         optimizer.zero_grad(set_to_none=True)
         functional.cross_entropy(network(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -108,7 +108,8 @@ def accuracy(network: torch.nn.Module, data: Dataset, held_out: bool) -> float:
     rows = ~data.train if held_out else data.train
     x = torch.tensor(data.codes[rows], dtype=torch.float32)
     with torch.no_grad():
-        return (network(x).argmax(1) == torch.tensor(data.labels[rows])).double().mean().item()
+        right = network(x).argmax(1) == torch.tensor(data.labels[rows])
+    return float(right.double().mean())
 
 
 def _description(network: FeedForward, data: Dataset, config: TrainingConfig, epochs: int) -> dict[str, Any]:

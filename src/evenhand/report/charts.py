@@ -67,9 +67,9 @@ def short_number(number: int) -> str:
 
 
 def _small_chart(parts: Sequence[Markup]) -> Markup:
-    return Markup('<svg class="bars" viewBox="0 0 100 15" preserveAspectRatio="none" aria-hidden="true">{}</svg>').format(
-        Markup("").join(parts)
-    )
+    return Markup(
+        '<svg class="bars" viewBox="0 0 100 15" preserveAspectRatio="none" aria-hidden="true">{}</svg>'
+    ).format(Markup("").join(parts))
 
 
 def _across(tried: float, most: float) -> float:
@@ -108,11 +108,18 @@ def _line_name(name: str, count: int, height: float) -> Markup:
     """The name of a line with its last value, right of its end."""
     return Markup(
         '<text class="name {}" x="{}" y="{:.1f}">{}<tspan class="value" x="{}" dy="1.15em">{}</tspan></text>'
-    ).format(name, WIDTH - RIGHT + 8, height, name, WIDTH - RIGHT + 8, short_number(count) if count >= 10**8 else f"{count:,}")
+    ).format(
+        name,
+        WIDTH - RIGHT + 8,
+        height,
+        name,
+        WIDTH - RIGHT + 8,
+        short_number(count) if count >= 10**8 else f"{count:,}",
+    )
 
 
 def _apart(heights: list[float]) -> list[float]:
     """Where two names go so that they do not overlap: the upper one stays unless the lower would leave the chart."""
     upper, lower = heights
-    lower = min(max(lower, upper + LABEL_ROOM), HEIGHT - BOTTOM)
+    lower = min(max(lower, upper + LABEL_ROOM), HEIGHT - BOTTOM - LABEL_ROOM / 2)
     return [max(min(upper, lower - LABEL_ROOM), 16), lower]

@@ -10,7 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from evenhand.data.dataset import Dataset
+from evenhand.data.dataset import Dataset, builtin_names
 from evenhand.data.schema import Schema
 from evenhand.files import write_text
 from evenhand.report.charts import Point, growth_chart, rate_bar, share_bars
@@ -38,14 +38,17 @@ class Matrix:
 
     @property
     def total(self) -> int:
+        """All findings that have a direction."""
         return sum(map(sum, self.cells))
 
     @property
     def column_totals(self) -> list[int]:
+        """How often each combination was disfavoured."""
         return [sum(column) for column in zip(*self.cells, strict=True)]
 
     @property
     def most(self) -> int:
+        """The largest cell, which has the full shade."""
         return max(map(max, self.cells))
 
 
@@ -115,7 +118,7 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         findings=statistics.findings,
         growth=_growth(summary),
         command=command_line(summary["config"]),
-        from_python=_from_python(summary["config"]["model"]),
+        from_python=_from_python(summary["config"]),
         started=_moment(summary["started"]),
         **(_about_findings(statistics, data, protected) if statistics.findings else {}),
     )
@@ -159,9 +162,11 @@ def _growth(summary: dict[str, Any]) -> list[Point]:
     return points if points and points[-1] == end else [*points, end]
 
 
-def _from_python(model: str | None) -> bool:
-    """Whether a model's name is neither of a file nor `module:function`, so that no command line can give it."""
-    return model is not None and ":" not in model and Path(model).suffix not in (".safetensors", ".json")
+def _from_python(config: dict[str, Any]) -> bool:
+    """Whether the model or the data have a name that no command line can load."""
+    model, data = config["model"], config["dataset"]
+    loadable_model = model is None or ":" in model or Path(model).suffix in (".safetensors", ".json")
+    return not loadable_model or not (data in builtin_names() or Path(data).suffix == ".toml")
 
 
 def _moment(started: str) -> str:

@@ -70,6 +70,7 @@ class Example:
 
     @property
     def gap(self) -> float:
+        """How far the scores are apart: how clear the example is."""
         return abs(self.score - self.witness_score)
 
 
@@ -137,7 +138,8 @@ def _label_codes(column: Any, schema: Schema) -> NDArray[np.int64]:
     """(n,) classes. A batch may come with a dictionary of its own, so its indices are not classes yet."""
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
     codes = np.array([schema.label.values.index(value) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    return codes[encoded.indices.to_numpy(zero_copy_only=False)]
+    indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
+    return codes[indices]
 
 
 class _FlipCounter:
@@ -174,7 +176,7 @@ class _FlipCounter:
 
     def _numbers(self, codes: NDArray[np.int32]) -> NDArray[np.int64]:
         """(n,) one number for each combination of protected values."""
-        return np.ravel_multi_index(tuple((codes - self._lower).T), self._sizes).astype(np.int64)
+        return np.asarray(np.ravel_multi_index(tuple((codes - self._lower).T), self._sizes), dtype=np.int64)
 
     def _codes(self, number: int) -> Codes:
         return tuple(int(code) for code in np.array(np.unravel_index(number, self._sizes)) + self._lower)

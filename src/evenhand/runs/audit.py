@@ -1,11 +1,13 @@
 """An audit from data and model to findings, summary and report."""
 
 import platform
+import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -43,7 +45,6 @@ class Audit:
     folder: Path
     summary: dict[str, Any]
     data: Dataset
-    _temporary: Any = field(default=None, repr=False)  # keeps a temporary folder alive as long as the audit
 
     @cached_property
     def findings(self) -> pd.DataFrame:
@@ -75,6 +76,7 @@ class Stages:
 
     @contextmanager
     def timed(self, stage: str) -> Iterator[None]:
+        """Time a block of work."""
         start = time.perf_counter()
         try:
             yield
@@ -110,13 +112,15 @@ def audit(
         device = choose_device(config.device)
         space = TableSpace(dataset.schema, config.protected, device)
         classifier, model_name = _classifier(dataset, model, config, device)
-    temporary = tempfile.TemporaryDirectory(prefix="evenhand-") if out is None else None
-    folder = writable_folder(Path(temporary.name if temporary else str(out)))
+    folder = writable_folder(Path(tempfile.mkdtemp(prefix="evenhand-") if out is None else out))
     summary = _run(config, dataset, space, classifier, folder, stages, on_progress)
     summary["model"]["name"] = model_name
     write_json(folder / SUMMARY, summary)
     write_report(folder / REPORT, summary, folder / FINDINGS, dataset)
-    return Audit(folder, summary, dataset, temporary)
+    result = Audit(folder, summary, dataset)
+    if out is None:
+        weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
+    return result
 
 
 def _classifier(
@@ -152,9 +156,7 @@ def _run(
             search = Search(
                 model,
                 space,
-                ADF(
-                    global_step=config.global_step, local_step=config.local_step, accept_failed=config.accept_failed
-                ),
+                ADF(global_step=config.global_step, local_step=config.local_step, accept_failed=config.accept_failed),
                 seed=config.seed,
                 limits=Limits(config.iterations, config.steps, config.max_seconds, config.max_findings),
                 sink=writer.write,

@@ -23,9 +23,7 @@ class FindingsWriter:
         self._schema = space.schema
         self._protected = space.protected
         self._labels = pa.array(space.schema.label.values)
-        self._texts = {
-            index: pa.array(attribute.texts()) for index, attribute in enumerate(space.schema.attributes)
-        }
+        self._texts = {index: pa.array(attribute.texts()) for index, attribute in enumerate(space.schema.attributes)}
         self._waiting: list[pa.Table] = []
         self._rows = 0
         self._writer = pq.ParquetWriter(path, self._table(_no_findings(space)).schema, compression="zstd")
@@ -101,5 +99,3 @@ def findings_file(path: Path, space: TableSpace) -> Iterator[FindingsWriter]:
             complete = True
         finally:
             writer.close(complete)
-
-

@@ -19,7 +19,7 @@ def interrupt_as_wish() -> Iterator[Callable[[], bool]]:
         return
     before = signal.getsignal(signal.SIGINT)
 
-    def on_interrupt(number: int, frame: FrameType | None) -> None:
+    def on_interrupt(_number: int, _frame: FrameType | None) -> None:
         pressed.set()
         signal.signal(signal.SIGINT, before)
 

@@ -40,7 +40,7 @@ def check(model: Classifier, space: TableSpace, x: Tensor) -> Checked:
 
 
 def check_near(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, guess: Tensor) -> Checked:
-    """Check samples whose neighbours had the witness `guess` (n,), which is looked at first and kept if it still is one.
+    """Check samples whose neighbours had the witness `guess` (n,), which is looked at first and kept if it is one here.
 
     All other variants are looked at where it is not, so the verdict is as exact as that of `check`; only the choice
     among several witnesses differs. `own` (n,) is `space.combination(x)`.
@@ -62,7 +62,7 @@ def _in_chunks(
     size = max(1, model.chunk_rows // space.variant_count)
     if samples[0].shape[0] <= size:
         return how(model, space, *samples)
-    parts = [how(model, space, *part) for part in zip(*(field.split(size) for field in samples), strict=True)]
+    parts = [how(model, space, *part) for part in zip(*(torch.split(field, size) for field in samples), strict=True)]
     return Checked(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 

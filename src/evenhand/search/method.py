@@ -1,6 +1,7 @@
 """What a search method decides; everything else (batches, checks, counters, files) is shared."""
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from evenhand.search.walk import ACCEPTANCE_DRAW, Walk
 class Method(ABC):
     """A two-phase search: how to move towards a first finding, how to move around one, whether to stay there."""
 
-    name: str
+    name: ClassVar[str]
     accept_failed: float = 1.0
 
     @abstractmethod

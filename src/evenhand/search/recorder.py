@@ -51,10 +51,12 @@ class Counts:
 
     @property
     def all_generated(self) -> int:
+        """Unique samples looked at in both phases."""
         return sum(self.generated.values())
 
     @property
     def all_findings(self) -> int:
+        """Unique findings of both phases."""
         return sum(self.findings.values())
 
 
@@ -136,9 +138,7 @@ class Recorder:
             seeds = torch.cat([entry.seeds for entry in entries]).cpu().numpy()
             self._sink(self._findings(checked, found, phase, step, seeds))
 
-    def _cut(
-        self, fresh: NDArray[np.int64], hit: NDArray[np.bool_], tried: int
-    ) -> tuple[NDArray[np.int64], int]:
+    def _cut(self, fresh: NDArray[np.int64], hit: NDArray[np.bool_], tried: int) -> tuple[NDArray[np.int64], int]:
         """Stop right at the last finding that was asked for."""
         assert self._most is not None
         found = fresh[hit[fresh]]

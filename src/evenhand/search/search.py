@@ -95,7 +95,10 @@ class Search:
         return self._result
 
     def _phases(self, x: Tensor, ids: Tensor) -> None:
-        found = [self._global(*block) for block in zip(x.split(BLOCK_WALKS), ids.split(BLOCK_WALKS), strict=True)]
+        found = [
+            self._global(*block)
+            for block in zip(torch.split(x, BLOCK_WALKS), torch.split(ids, BLOCK_WALKS), strict=True)
+        ]
         self._result.seeds_with_findings = sum(len(block_ids) for _, block_ids in found)
         self._result.seconds["global"] = time.perf_counter() - self._start
         for starts, block_ids in _regrouped(found):
@@ -180,5 +183,5 @@ def _regrouped(found: list[tuple[Checked, Tensor]]) -> list[tuple[Checked, Tenso
     columns = zip(*(checked for checked, _ in found), strict=True)
     checked = Checked(*(torch.cat(column) for column in columns))
     ids = torch.cat([block_ids for _, block_ids in found])
-    places = torch.arange(len(ids), device=ids.device).split(BLOCK_WALKS)
+    places = torch.split(torch.arange(len(ids), device=ids.device), BLOCK_WALKS)
     return [(checked.take(place), ids[place]) for place in places]

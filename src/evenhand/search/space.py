@@ -28,8 +28,8 @@ class TableSpace:
         self.lower = torch.as_tensor(schema.lower, dtype=torch.float32, device=device)
         self.upper = torch.as_tensor(schema.upper, dtype=torch.float32, device=device)
         self.sizes = [attribute.size for attribute in schema.attributes]
-        self.free = torch.ones(len(self.sizes), dtype=torch.bool, device=device)
-        self.free[self.protected] = False
+        self.free = torch.ones(len(self.sizes), device=device)  # 1 for attributes that a search may move, 0 for others
+        self.free[self.protected] = 0
         self._free = [index for index in range(len(self.sizes)) if index not in self.protected]
         self.last_free = self._free[-1]
         self.variant_count = math.prod(self.sizes[index] for index in self.protected)
@@ -53,7 +53,7 @@ class TableSpace:
 
     def variants(self, x: Tensor) -> Tensor:
         """(n, d) to (n, variants, d): each sample with every combination of protected values, its own included."""
-        return torch.where(self.free, x[:, None, :], self._protected_rows)
+        return torch.addcmul(self._protected_rows, x[:, None, :], self.free)
 
     def combination(self, x: Tensor) -> Tensor:
         """(n,) the number of each sample's own combination of protected values."""
@@ -61,7 +61,7 @@ class TableSpace:
 
     def with_combination(self, x: Tensor, number: Tensor) -> Tensor:
         """Samples with their protected values replaced by the numbered combinations."""
-        return torch.where(self.free, x, self._protected_rows[number])
+        return torch.addcmul(self._protected_rows.index_select(0, number), x, self.free)
 
     def move(self, x: Tensor, direction: Tensor) -> Tensor:
         """Samples moved by (n, d) whole steps and clipped; protected values stay."""

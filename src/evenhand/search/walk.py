@@ -22,7 +22,7 @@ class Walk:
         self.x, self.own, self.label, self.pair = at.x, at.own, at.label, at.pair
         self.step = 0
         self._draws = draws
-        self._gradient: Tensor | None = None  # (2, n, d) of x and of its pair
+        self._gradient: Tensor | None = None  # (n, 2, d) of x and of its pair
         self._stale: Tensor | None = None  # (k,) walks that have moved since
 
     def gradients(self) -> tuple[Tensor, Tensor]:
@@ -34,13 +34,14 @@ class Walk:
             self._gradient = self._gradients(self.x, self.label, self.pair)
         elif self._stale is not None:
             moved = self._stale
-            self._gradient[:, moved] = self._gradients(self.x[moved], self.label[moved], self.pair[moved])
+            at = (field.index_select(0, moved) for field in (self.x, self.label, self.pair))
+            self._gradient.index_copy_(0, moved, self._gradients(*at))
         self._stale = None
-        return self._gradient[0], self._gradient[1]
+        return self._gradient[:, 0], self._gradient[:, 1]
 
     def _gradients(self, x: Tensor, label: Tensor, pair: Tensor) -> Tensor:
-        both = torch.cat([x, self.space.with_combination(x, pair)])
-        return self.model.gradients(both, torch.cat([label, label])).view(2, *x.shape)
+        both = torch.stack([x, self.space.with_combination(x, pair)], dim=1)
+        return self.model.gradients(both.view(-1, x.shape[1]), label.repeat_interleave(2)).view_as(both)
 
     def uniform(self, which: int) -> Tensor:
         """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
@@ -53,11 +54,12 @@ class Walk:
         """
         reach = (weights * self.space.free).cumsum(dim=1)
         mark = self.uniform(which)[:, None] * reach[:, -1:]
-        return (reach <= mark).sum(dim=1).clamp_max_(self.space.last_free)
+        return torch.searchsorted(reach, mark, right=True).squeeze(1).clamp_max_(self.space.last_free)
 
     def coin(self, which: int) -> Tensor:
         """(n,) +1 or -1 with equal probability."""
-        return torch.where(self.uniform(which) < 0.5, -1.0, 1.0)
+        number = self.uniform(which)
+        return torch.ones_like(number).copysign_(number - 0.5)
 
     def move(self, to: Checked, accept: Tensor) -> None:
         """Go on from `to` where accepted (n,), from here otherwise; then the next step begins."""

@@ -1,0 +1,165 @@
+"""The command line as a user meets it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+COMMAND = [sys.executable, "-c", "from evenhand.cli.main import main; main()"]
+QUICK = ["--seeds", "40", "--steps", "30"]
+
+
+def evenhand(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"} | environment,
+        timeout=300,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["audit"], ["train"], ["report"], ["data"], ["data", "list"], ["data", "show"]]
+)
+def test_help_fits_80_columns_and_gives_examples(arguments: list[str]) -> None:
+    done = evenhand(*arguments, "--help")
+    assert done.returncode == 0
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "evenhand " in done.stdout
+
+
+def test_version() -> None:
+    assert evenhand("--version").stdout.startswith("evenhand 0.")
+
+
+def test_an_audit(tmp_path: Path) -> None:
+    done = evenhand("audit", "census", "--protected", "sex", *QUICK, "--out", str(tmp_path / "a"))
+    assert done.returncode == 0
+    assert "findings" in done.stdout
+    assert "report.html" in done.stdout
+    assert max(len(line.rstrip()) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
+    assert "local steps 1/30" in done.stderr  # progress as plain lines, not on standard output
+    assert "\x1b" not in done.stdout + done.stderr
+    assert (tmp_path / "a" / "findings.parquet").is_file()
+    again = evenhand("report", str(tmp_path / "a"), "--out", str(tmp_path / "again.html"))
+    assert again.returncode == 0
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "a" / "report.html").read_text()
+
+
+def test_json_is_json_and_quiet_is_quiet(tmp_path: Path) -> None:
+    done = evenhand("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path), "--json", "--quiet")
+    assert json.loads(done.stdout)["search"]["seeds"] == 40
+    assert done.stderr == ""
+    quiet = evenhand("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path), "--quiet")
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+
+
+def test_each_and_default_folders(tmp_path: Path) -> None:
+    arguments = ["audit", "census", "--protected", "race,sex", "--each", "--seeds", "20", "--steps", "5", "--json"]
+    done = evenhand(*arguments, cwd=tmp_path)
+    assert [summary["protected"] for summary in json.loads(done.stdout)] == [["race"], ["sex"]]
+    assert (tmp_path / "evenhand-out" / "census-race-sex" / "race" / "report.html").is_file()
+    evenhand(*arguments, cwd=tmp_path)
+    folders = sorted(path.name for path in (tmp_path / "evenhand-out").iterdir())
+    assert folders == ["census-race-sex", "census-race-sex-2"]
+
+
+def test_limits_are_said(tmp_path: Path) -> None:
+    done = evenhand("audit", "census", "-p", "sex", "--max-findings", "25", "--out", str(tmp_path))
+    assert "stopped at the number of findings" in " ".join(done.stdout.split())
+    assert len(pd.read_parquet(tmp_path / "findings.parquet")) == 25
+
+
+def test_control_c_keeps_what_was_found(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "audit", "census", "-p", "age", "--steps", "100000000", "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "local" in line:
+            break
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; what was found until then is kept" in " ".join(out.split())
+    assert str(tmp_path) in out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["search"]["stopped"] == "interrupted"
+    assert len(pd.read_parquet(tmp_path / "findings.parquet")) == summary["search"]["findings"]["total"] > 0
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit", "cencus"], "Did you mean 'census'"),
+        (["audit", "census", "-p", "gender"], "There is no attribute of census called 'gender'"),
+        (["audit", "census", "-p", "sexx"], "Did you mean 'sex'"),
+        (["audit", "census", "-p", "sex", "--seeds", "0"], "'seeds' is 0"),
+        (["audit", "census", "-p", "sex", "--model", "nothing"], "is not a model"),
+        (["audit", "census", "-p", "sex", "--model", "wrong_models:narrow"], "13 columns"),
+        (["audit", "census", "-p", "sex", "--model", "wrong_models:nan"], "NaN"),
+        (["audit", "census", "-p", "sex", "--model", "wrong_models:broken"], "failed: ZeroDivisionError"),
+        (["audit", "census", "-p", "sex", "--device", "cuda:7"], "CUDA"),
+        (["audit", "census", "-p", "sex", "--out", "/proc/nowhere"], "Cannot write to /proc/nowhere"),
+        (["audit", "absent.toml"], "Cannot read the schema"),
+        (["train", "nothing"], "There is no data set 'nothing'"),
+        (["report", "nowhere"], "Cannot read nowhere/summary.json"),
+        (["data", "show", "bonk"], "Did you mean 'bank'"),
+    ],
+)
+def test_mistakes_end_with_a_message_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+    (tmp_path / "wrong_models.py").write_text(
+        "import torch\n"
+        "def narrow(): return torch.nn.Linear(12, 2)\n"
+        "def nan():\n    net = torch.nn.Linear(13, 2)\n    net.weight.data[:] = float('nan')\n    return net\n"
+        "def broken(): return 1 / 0\n"
+    )
+    done = evenhand(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"] == [
+        "wrong_models.py"
+    ]
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = evenhand("audit", "census", "-p", "sex", "--out", str(tmp_path / "file" / "x"))
+    assert done.returncode == 2
+    assert "Cannot write to" in done.stderr
+
+
+def test_training_and_using_the_result(tmp_path: Path, schema_file: Path) -> None:
+    done = evenhand("train", str(schema_file), "--epochs", "2", "--out", str(tmp_path / "net"))
+    assert done.returncode == 0
+    assert "accuracy" in done.stdout
+    assert "epoch   1" in done.stderr
+    audit = evenhand(
+        "audit", str(schema_file), "--model", str(tmp_path / "net.safetensors"), *QUICK, "--out", str(tmp_path / "a")
+    )
+    assert audit.returncode == 0, audit.stderr
+
+
+def test_data_cards() -> None:
+    listed = evenhand("data", "list")
+    assert "48,842 people" in listed.stdout
+    shown = evenhand("data", "show", "census")
+    assert max(len(line.rstrip()) for line in shown.stdout.splitlines()) <= 80
+    for words in ("CC BY 4.0", "hours-per-week", "protected"):
+        assert words in shown.stdout
+    assert json.loads(evenhand("data", "show", "bank", "--json").stdout)["rows"] == 45_211
