@@ -18,7 +18,7 @@ from evenhand.data.schema import Schema
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks
 from evenhand.report.page import flip_matrix, origin, pair_rows, write_report
-from evenhand.report.statistics import EXAMPLES, Example, Statistics, favourable_code, read_statistics
+from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, favourable_code, read_statistics
 from evenhand.report.text import command_line, percent
 from evenhand.runs.audit import FINDINGS, REPORT, Audit
 from evenhand.runs.config import AuditConfig
@@ -232,10 +232,14 @@ def test_examples_are_the_clearest_of_their_seeds(
     examples = statistics_of(found).examples
     frame = found.findings
     gaps = (frame["score"].astype("float64") - frame["witness_score"]).abs()
-    expected = gaps.groupby(frame["seed_row"]).max().nlargest(EXAMPLES)
-    assert [example.gap for example in examples] == pytest.approx(list(expected))
-    assert {example.seed_row for example in examples} == set(expected.index)
-    assert len({example.seed_row for example in examples}) == len(examples)
+    unchanged = (frame["phase"] == "global") & (frame["step"] == 0)
+    people = gaps[unchanged].groupby(frame["seed_row"]).max().nlargest(MOST_PEOPLE)
+    changed = gaps[~unchanged & ~frame["seed_row"].isin(people.index)]
+    generated = changed.groupby(frame["seed_row"]).max().nlargest(EXAMPLES - len(people))
+    assert [example.gap for example in examples] == pytest.approx([*people, *generated])
+    assert {example.seed_row for example in examples} == {*people.index, *generated.index}
+    for example in examples[: len(people)]:
+        assert example.sample == tuple(found.data.clipped[example.seed_row].tolist())
 
 
 def test_examples_are_findings(found: Audit) -> None:
@@ -316,9 +320,7 @@ def test_no_findings_make_a_page(empty: Audit) -> None:
 def test_a_search_that_tried_nothing_makes_a_page(empty: Audit, tmp_path: Path) -> None:
     nothing = {"global": 0, "local": 0, "total": 0}
     search = empty.summary["search"] | {"tried": 0, "generated": nothing, "growth": [], "stopped": "interrupted"}
-    path = write_report(
-        tmp_path / "report.html", empty.summary | {"search": search}, empty.folder / FINDINGS, empty.data
-    )
+    path = write_report(tmp_path / "r.html", empty.summary | {"search": search}, statistics_of(empty), empty.data)
     assert "ended before it tried a sample" in Page(path.read_text(encoding="utf-8")).text
 
 

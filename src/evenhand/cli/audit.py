@@ -11,6 +11,8 @@ from evenhand.cli.progress import ProgressDisplay
 if TYPE_CHECKING:
     from evenhand.runs.audit import Audit
 
+SHOWN_EXAMPLES = 3
+
 
 def audit(
     data: Annotated[str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).")],
@@ -104,16 +106,24 @@ def _interrupted(audit: "Audit") -> bool:
 def _print_audit(audit: "Audit") -> None:
     """The result in words, with the clearest pairs."""
     from rich.console import Console
+    from rich.markup import escape
+    from rich.padding import Padding
     from rich.table import Table
 
-    from evenhand.report.text import rows_of
+    from evenhand.report.text import example_text, rows_of
 
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     for name, value in rows_of(audit.summary):
-        table.add_row(name, value)
+        table.add_row(name, escape(value))
     console.print(table)
+    for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
+        shared, *sides = example_text(example)
+        console.print(f"\n[bold]pair {number}[/bold]  {escape(shared)}")
+        for side in sides:
+            console.print(Padding(f"→ {escape(side)}", (0, 0, 0, 2)))
+        console.print(Padding(escape(example["origin"]), (0, 0, 0, 2)), style="dim")
     console.print(f"\nreport: {audit.folder / 'report.html'}\n", soft_wrap=True)
 
 

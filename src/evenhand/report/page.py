@@ -21,7 +21,6 @@ from evenhand.report.statistics import (
     Spread,
     Statistics,
     favourable_code,
-    read_statistics,
 )
 from evenhand.report.text import STOPPED, budget_text, command_line, counted, joined, percent
 
@@ -91,9 +90,8 @@ class Card:
     origin: str
 
 
-def write_report(path: Path, summary: dict[str, Any], findings: Path, data: Dataset) -> Path:
-    """Write the report about an audit's summary and its file of findings."""
-    statistics = read_statistics(findings, data, summary["protected"])
+def write_report(path: Path, summary: dict[str, Any], statistics: Statistics, data: Dataset) -> Path:
+    """Write the report about an audit's summary and the statistics of its findings."""
     write_text(path, render(summary, statistics, data))
     return path
 
@@ -188,7 +186,7 @@ def _about_findings(statistics: Statistics, data: Dataset, protected: list[int])
         "changed": [(joined([titles[n] for n in names]), count, len(names) == 1) for names, count in flips.changed],
         "spreads": [_spread_rows(spread, schema) for spread in statistics.spreads],
         "most_share": max((value.findings for spread in statistics.spreads for value in spread.over), default=1.0),
-        "cards": [card(example, data, protected) for example in statistics.examples],
+        "cards": example_cards(statistics, data, [schema.names[index] for index in protected]),
     }
 
 
@@ -232,6 +230,12 @@ def _spread_rows(spread: Spread, schema: Schema) -> SpreadRows:
     attribute = schema.attributes[spread.attribute]
     values = [(attribute.text(value.code), value.findings, value.people) for value in spread.over]
     return SpreadRows(attribute.title, spread.distance, values)
+
+
+def example_cards(statistics: Statistics, data: Dataset, protected: list[str]) -> list[Card]:
+    """All example pairs in words."""
+    indices = data.schema.protected_indices(protected)
+    return [card(example, data, indices) for example in statistics.examples]
 
 
 def card(example: Example, data: Dataset, protected: list[int]) -> Card:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -15,6 +16,7 @@ from evenhand.data.schema import Schema
 
 BATCH_ROWS = 65_536
 EXAMPLES = 20
+MOST_PEOPLE = 10  # examples that are rows of the data as they are; the rest were changed by the search
 VALUES_PER_ATTRIBUTE = 3
 
 Codes = tuple[int, ...]  # one code per protected attribute, in the order of the schema
@@ -81,7 +83,7 @@ class Statistics:
     findings: int
     flips: Flips
     spreads: list[Spread]  # the farthest first
-    examples: list[Example]  # the largest difference of scores first, one per seed
+    examples: list[Example]  # people of the data first, then generated samples; the clearest first, one per seed
 
 
 def favourable_code(schema: Schema) -> int:
@@ -93,13 +95,13 @@ def favourable_code(schema: Schema) -> int:
 def read_statistics(path: Path, data: Dataset, protected: list[str]) -> Statistics:
     """The statistics of a file of findings."""
     indices = data.schema.protected_indices(protected)
-    total, flips, values, clearest = 0, _FlipCounter(data.schema, indices), _ValueCounter(data, indices), _Clearest()
+    total, flips, values, clearest = 0, _FlipCounter(data.schema, indices), _ValueCounter(data, indices), _Examples()
     for batch in _batches(path, data.schema, indices):
         total += len(batch.label)
         flips.add(batch)
         values.add(batch)
         clearest.add(batch, indices)
-    return Statistics(total, flips.result(), values.result(), clearest.kept)
+    return Statistics(total, flips.result(), values.result(), clearest.result())
 
 
 class _Batch(NamedTuple):
@@ -112,6 +114,7 @@ class _Batch(NamedTuple):
     score: NDArray[np.float32]
     witness_score: NDArray[np.float32]
     seed_row: NDArray[np.int64]
+    unchanged: NDArray[np.bool_]  # looked at before the first move: the seed itself
 
 
 def _batches(path: Path, schema: Schema, protected: list[int]) -> Iterator[_Batch]:
@@ -119,13 +122,16 @@ def _batches(path: Path, schema: Schema, protected: list[int]) -> Iterator[_Batc
     witness = [f"witness_code.{schema.names[index]}" for index in protected]
     rest = ["label", "witness_label", "score", "witness_score", "seed_row"]
     with pq.ParquetFile(path) as file:
-        for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *rest]):
+        for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *rest, "phase", "step"]):
             yield _Batch(
                 _matrix(rows, sample),
                 _matrix(rows, witness),
                 _label_codes(rows["label"], schema),
                 _label_codes(rows["witness_label"], schema),
                 *(rows[name].to_numpy(zero_copy_only=False) for name in rest[2:]),
+                pc.and_(pc.equal(rows["phase"].cast("string"), "global"), pc.equal(rows["step"], 0)).to_numpy(
+                    zero_copy_only=False
+                ),
             )
 
 
@@ -225,6 +231,25 @@ def _spread(index: int, low: int, found: NDArray[np.int64], there: NDArray[np.in
     most = [int(place) for place in np.argsort(-excess, kind="stable")[:VALUES_PER_ATTRIBUTE] if excess[place] > 0]
     over = [ValueShare(low + place, float(findings[place]), float(people[place])) for place in most]
     return Spread(index, float(np.abs(excess).sum() / 2), over)
+
+
+class _Examples:
+    """Chooses the pairs to show: people of the data where they are discriminatory as they are, then generated ones."""
+
+    def __init__(self) -> None:
+        self._people, self._generated = _Clearest(), _Clearest()
+
+    def add(self, batch: _Batch, protected: list[int]) -> None:
+        """Look through a batch."""
+        for kind, clearest in ((batch.unchanged, self._people), (~batch.unchanged, self._generated)):
+            clearest.add(_Batch(*(field[kind] for field in batch)), protected)
+
+    def result(self) -> list[Example]:
+        """At most EXAMPLES pairs, no seed twice."""
+        people = self._people.kept[:MOST_PEOPLE]
+        seeds = {example.seed_row for example in people}
+        generated = [example for example in self._generated.kept if example.seed_row not in seeds]
+        return people + generated[: EXAMPLES - len(people)]
 
 
 class _Clearest:

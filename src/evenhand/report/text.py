@@ -84,6 +84,15 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def example_text(example: dict[str, Any]) -> list[str]:
+    """An example pair from a summary as lines: what both share, then each with what the model says."""
+    lines = [example["description"]]
+    for side in example["sides"]:
+        values = ", ".join(value for value, _ in side["protected"])
+        lines.append(f"{values}: {side['label']} (score for ‘{example['score_of']}’ {percent(side['score'])})")
+    return lines
+
+
 def html_table(summary: dict[str, Any]) -> str:
     """The result as a small table, for notebooks."""
     rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows_of(summary))

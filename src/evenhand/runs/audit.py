@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,8 @@ from evenhand.methods.adf import ADF
 from evenhand.models.classifier import Classifier, classifier_for
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
-from evenhand.report.page import write_report
+from evenhand.report.page import example_cards, write_report
+from evenhand.report.statistics import read_statistics
 from evenhand.report.text import headline, html_table
 from evenhand.runs.config import AuditConfig
 from evenhand.runs.findings import findings_file
@@ -36,6 +37,7 @@ from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
 
 FINDINGS, SUMMARY, REPORT = "findings.parquet", "summary.json", "report.html"
+SUMMARY_EXAMPLES = 5
 
 
 @dataclass
@@ -53,7 +55,8 @@ class Audit:
 
     def report(self, path: str | Path) -> Path:
         """Write the self-contained HTML report."""
-        return write_report(Path(path), self.summary, self.folder / FINDINGS, self.data)
+        statistics = read_statistics(self.folder / FINDINGS, self.data, self.summary["protected"])
+        return write_report(Path(path), self.summary, statistics, self.data)
 
     def __repr__(self) -> str:
         return f"<evenhand audit: {headline(self.summary)}>"
@@ -115,9 +118,12 @@ def audit(
     folder = writable_folder(Path(tempfile.mkdtemp(prefix="evenhand-") if out is None else out))
     summary = _run(config, dataset, space, classifier, folder, stages, on_progress)
     summary["model"]["name"] = model_name
+    statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
+    cards = example_cards(statistics, dataset, config.protected)
+    summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
     write_json(folder / SUMMARY, summary)
-    write_report(folder / REPORT, summary, folder / FINDINGS, dataset)
-    result = Audit(folder, summary, dataset)
+    write_report(folder / REPORT, summary, statistics, dataset)
+    result = Audit(folder, read_json(folder / SUMMARY), dataset)
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
