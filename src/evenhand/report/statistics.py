@@ -120,32 +120,37 @@ class _Batch(NamedTuple):
 def _batches(path: Path, schema: Schema, protected: list[int]) -> Iterator[_Batch]:
     sample = [f"sample_code.{name}" for name in schema.names]
     witness = [f"witness_code.{schema.names[index]}" for index in protected]
-    rest = ["label", "witness_label", "score", "witness_score", "seed_row"]
+    rest = ["label", "witness_label", "score", "witness_score", "seed_row", "phase", "step"]
     with pq.ParquetFile(path) as file:
-        for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *rest, "phase", "step"]):
+        for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *rest]):
+            in_global_phase = pc.equal(rows["phase"].cast("string"), "global")
             yield _Batch(
                 _matrix(rows, sample),
                 _matrix(rows, witness),
                 _label_codes(rows["label"], schema),
                 _label_codes(rows["witness_label"], schema),
-                *(rows[name].to_numpy(zero_copy_only=False) for name in rest[2:]),
-                pc.and_(pc.equal(rows["phase"].cast("string"), "global"), pc.equal(rows["step"], 0)).to_numpy(
-                    zero_copy_only=False
-                ),
+                _array(rows["score"]),
+                _array(rows["witness_score"]),
+                _array(rows["seed_row"]),
+                _array(pc.and_(in_global_phase, pc.equal(rows["step"], 0))),
             )
+
+
+def _array(column: Any) -> NDArray[Any]:
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array
 
 
 def _matrix(rows: Any, columns: list[str]) -> NDArray[np.int32]:
     """(n, columns) some integer columns side by side."""
-    return np.stack([rows[name].to_numpy(zero_copy_only=False) for name in columns], axis=1)
+    return np.stack([_array(rows[name]) for name in columns], axis=1)
 
 
 def _label_codes(column: Any, schema: Schema) -> NDArray[np.int64]:
     """(n,) classes. A batch may come with a dictionary of its own, so its indices are not classes yet."""
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
     codes = np.array([schema.label.values.index(value) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    indices: NDArray[np.int32] = encoded.indices.to_numpy(zero_copy_only=False)
-    return codes[indices]
+    return codes[_array(encoded.indices)]
 
 
 class _FlipCounter:
@@ -241,8 +246,8 @@ class _Examples:
 
     def add(self, batch: _Batch, protected: list[int]) -> None:
         """Look through a batch."""
-        for kind, clearest in ((batch.unchanged, self._people), (~batch.unchanged, self._generated)):
-            clearest.add(_Batch(*(field[kind] for field in batch)), protected)
+        self._people.add(batch, np.flatnonzero(batch.unchanged), protected)
+        self._generated.add(batch, np.flatnonzero(~batch.unchanged), protected)
 
     def result(self) -> list[Example]:
         """At most EXAMPLES pairs, no seed twice."""
@@ -261,10 +266,10 @@ class _Clearest:
     def __init__(self) -> None:
         self.kept: list[Example] = []
 
-    def add(self, batch: _Batch, protected: list[int]) -> None:
-        """Look through a batch; of equal differences the earlier finding wins."""
-        gap = np.abs(batch.score.astype(np.float64) - batch.witness_score)
-        order = np.argsort(-gap, kind="stable")
+    def add(self, batch: _Batch, rows: NDArray[np.int64], protected: list[int]) -> None:
+        """Look through some rows of a batch; of equal differences the earlier finding wins."""
+        gap = np.abs(batch.score[rows].astype(np.float64) - batch.witness_score[rows])
+        order = rows[np.argsort(-gap, kind="stable")]
         _, first = np.unique(batch.seed_row[order], return_index=True)
         best = order[np.sort(first)[:EXAMPLES]]
         candidates = [*self.kept, *(_example(batch, row, protected) for row in best)]
