@@ -150,7 +150,8 @@ def _label_codes(column: Any, schema: Schema) -> NDArray[np.int64]:
     """(n,) classes. A batch may come with a dictionary of its own, so its indices are not classes yet."""
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
     codes = np.array([schema.label.values.index(value) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    return codes[_array(encoded.indices)]
+    places: NDArray[np.int32] = _array(encoded.indices)
+    return codes[places]
 
 
 class _FlipCounter:
