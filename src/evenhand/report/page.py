@@ -281,5 +281,7 @@ def origin(example: Example, data: Dataset) -> str:
         if outside != inside
     ]
     name = f"row {example.seed_row + 1:,} of the data"
-    text = f"Started from {name}; changed: {'; '.join(changes)}." if changes else f"R{name[1:]}, unchanged."
-    return text + (f" Outside the domain in that row: {'; '.join(moved)}." if moved else "")
+    outside = f" Outside the domain in that row: {'; '.join(moved)}." if moved else ""
+    if changes:
+        return f"Started from {name}; changed: {'; '.join(changes)}.{outside}"
+    return f"R{name[1:]}, moved into the domain.{outside}" if moved else f"R{name[1:]}, unchanged."

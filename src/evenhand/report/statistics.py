@@ -95,7 +95,12 @@ def favourable_code(schema: Schema) -> int:
 def read_statistics(path: Path, data: Dataset, protected: list[str]) -> Statistics:
     """The statistics of a file of findings."""
     indices = data.schema.protected_indices(protected)
-    total, flips, values, clearest = 0, _FlipCounter(data.schema, indices), _ValueCounter(data, indices), _Examples()
+    total, flips, values, clearest = (
+        0,
+        _FlipCounter(data.schema, indices),
+        _ValueCounter(data, indices),
+        _Examples(data),
+    )
     for batch in _batches(path, data.schema, indices):
         total += len(batch.label)
         flips.add(batch)
@@ -240,15 +245,20 @@ def _spread(index: int, low: int, found: NDArray[np.int64], there: NDArray[np.in
 
 
 class _Examples:
-    """Chooses the pairs to show: people of the data where they are discriminatory as they are, then generated ones."""
+    """Chooses the pairs to show: people of the data where they are discriminatory as they are, then generated ones.
 
-    def __init__(self) -> None:
+    A row that was moved into the domain before it was looked at does not count as a person of the data.
+    """
+
+    def __init__(self, data: Dataset) -> None:
+        self._as_they_are = (data.codes == data.clipped).all(axis=1)
         self._people, self._generated = _Clearest(), _Clearest()
 
     def add(self, batch: _Batch, protected: list[int]) -> None:
         """Look through a batch."""
-        self._people.add(batch, np.flatnonzero(batch.unchanged), protected)
-        self._generated.add(batch, np.flatnonzero(~batch.unchanged), protected)
+        people = batch.unchanged & self._as_they_are[batch.seed_row]
+        self._people.add(batch, np.flatnonzero(people), protected)
+        self._generated.add(batch, np.flatnonzero(~people), protected)
 
     def result(self) -> list[Example]:
         """At most EXAMPLES pairs, no seed twice."""
