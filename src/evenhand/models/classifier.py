@@ -79,7 +79,7 @@ class Classifier:
         return Outputs(logits[: x.shape[0]].argmax(dim=1), scores)
 
     def _gradients(self, x: Tensor, y: Tensor) -> Tensor:
-        inputs = self._filled(x).requires_grad_(True)
+        inputs = self._filled(x).detach().requires_grad_(True)
         labels = functional.pad(y, (0, inputs.shape[0] - x.shape[0]))
         start = time.perf_counter()
         with torch.enable_grad():
@@ -95,7 +95,7 @@ class Classifier:
         """The samples as the module reads them, filled up with zeros; only samples are counted."""
         n = x.shape[0]
         self.rows += n
-        x = x.detach().to(self.device, torch.float32)
+        x = x.to(self.device, torch.float32)
         missing = max(self.smallest_call - n, -n % min(ROW_MULTIPLE, self.smallest_call))
         return functional.pad(x, (0, 0, 0, missing)) if missing else x
 

@@ -84,8 +84,11 @@ def _check(model: Classifier, space: TableSpace, x: Tensor, own: Tensor) -> Chec
     score = scores.gather(1, own)
     differs = labels != label
     hit = differs.any(dim=1, keepdim=True)
-    gap = (scores - score).abs_()
-    gap.masked_fill_(differs != hit, -1).scatter_(1, own, -1)  # where there are witnesses, only they are candidates
-    pair = gap.argmax(dim=1, keepdim=True)
+    pair = 1 - own if variants == 2 else _most_different((scores - score).abs(), differs, hit, own)
     fields = (own, label, hit, pair, labels.gather(1, pair), score, scores.gather(1, pair))
     return Checked(x, *[field.squeeze(1) for field in fields])
+
+
+def _most_different(gap: Tensor, differs: Tensor, hit: Tensor, own: Tensor) -> Tensor:
+    """(n, 1) the variant with the largest gap of scores: among the witnesses where there are some, else among all."""
+    return gap.masked_fill(differs != hit, -1).scatter(1, own, -1).argmax(dim=1, keepdim=True)
