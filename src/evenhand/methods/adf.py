@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
-from evenhand.search.method import Method
+from evenhand.search.two_phase import TwoPhase
 from evenhand.search.walk import SMALLEST_SALIENCY, Walk
 
 
 @dataclass(frozen=True, kw_only=True)
-class ADF(Method):
+class ADF(TwoPhase):
     """Zhang et al., "Automatic Fairness Testing of Neural Classifiers through Adversarial Sampling".
 
     `accept_failed` is the probability that the local walk goes on from a neighbour that is no finding: 1 is the

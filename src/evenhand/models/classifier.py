@@ -22,6 +22,10 @@ ROW_MULTIPLE = 64
 CHUNK_ROWS = {"cpu": 16_384, "cuda": 131_072}
 
 
+class OutOfRows(Exception):  # noqa: N818 - not an error but the end of a budget
+    """The model may not be asked about so many more samples."""
+
+
 class Outputs(NamedTuple):
     """What a model says about samples."""
 
@@ -50,6 +54,7 @@ class Classifier:
         self.output = output
         self.chunk_rows = chunk_rows or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
         self.smallest_call = smallest_call or SMALLEST_CALL.get(self.device.type, SMALLEST_CALL["cpu"])
+        self.most_rows: int | None = None  # a call that would go beyond is refused
         self.rows = 0  # samples evaluated so far, each gradient counted as one more
         self.seconds = 0.0  # spent in the forward pass to the probabilities and in the backward pass from the loss
 
@@ -94,6 +99,8 @@ class Classifier:
     def _filled(self, x: Tensor) -> Tensor:
         """The samples as the module reads them, filled up with zeros; only samples are counted."""
         n = x.shape[0]
+        if self.most_rows is not None and self.rows + n > self.most_rows:
+            raise OutOfRows
         self.rows += n
         x = x.to(self.device, torch.float32)
         missing = max(self.smallest_call - n, -n % min(ROW_MULTIPLE, self.smallest_call))

@@ -1,6 +1,6 @@
 """The discrimination check: exact over every combination of protected values (the paper's Algorithm 2)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,6 +33,18 @@ class Checked(NamedTuple):
         """Some of the samples, by mask or by index."""
         return Checked(*(field[rows] for field in self))
 
+    @staticmethod
+    def joined(parts: "Sequence[Checked]") -> "Checked":
+        """Several batches as one."""
+        return Checked(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+    @staticmethod
+    def nothing(x: Tensor) -> "Checked":
+        """No sample at all, in the shapes of samples like x."""
+        scores = x.new_zeros(0)
+        numbers = scores.long()
+        return Checked(x[:0], numbers, numbers, scores.bool(), numbers, numbers, scores, scores)
+
 
 def check(model: Classifier, space: TableSpace, x: Tensor) -> Checked:
     """Check (n, d) samples against all their variants."""
@@ -63,7 +75,7 @@ def _in_chunks(
     if samples[0].shape[0] <= size:
         return how(model, space, *samples)
     parts = [how(model, space, *part) for part in zip(*(torch.split(field, size) for field in samples), strict=True)]
-    return Checked(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    return Checked.joined(parts)
 
 
 def _check_guess(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, guess: Tensor) -> Checked:

@@ -1,28 +1,21 @@
 """What a search method decides; everything else (batches, checks, counters, files) is shared."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from evenhand.search.check import Checked
-from evenhand.search.walk import ACCEPTANCE_DRAW, Walk
+if TYPE_CHECKING:
+    from evenhand.search.search import Search
 
 
 class Method(ABC):
-    """A two-phase search: how to move towards a first finding, how to move around one, whether to stay there."""
+    """A way to look for findings. It sees the model only through the search that it is given."""
 
     name: ClassVar[str]
-    accept_failed: float = 1.0
 
     @abstractmethod
-    def global_move(self, walk: Walk) -> Tensor:
-        """(n, d) where each walk that has found nothing yet goes next."""
-
-    @abstractmethod
-    def local_move(self, walk: Walk) -> Tensor:
-        """(n, d) the next neighbour of each walk to look at."""
-
-    def accepts(self, walk: Walk, checked: Checked) -> Tensor:
-        """(n,) whether the local walk goes on from the neighbour: always from a finding, else with `accept_failed`."""
-        return checked.hit | (walk.uniform(ACCEPTANCE_DRAW) < self.accept_failed)
+    def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
+        """Look for findings from seeds (n, d), rows `ids` (n,) of the data, until done or told to stop."""

@@ -119,7 +119,7 @@ class Recorder:
             self._settled.result()
 
     def _settle(self, entries: list[_Entry]) -> None:
-        checked = Checked(*(torch.cat(column) for column in zip(*(entry.checked for entry in entries), strict=True)))
+        checked = Checked.joined([entry.checked for entry in entries])
         sizes = np.array([len(entry.checked) for entry in entries])
         phase = np.repeat(np.array([entry.phase for entry in entries], dtype=np.int8), sizes)
         fresh = self._archive.add(self._space.keys(checked.x))

@@ -1,0 +1,74 @@
+"""The two phases that most methods share: from seeds to first findings, then around each of them."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from evenhand.search.check import Checked
+from evenhand.search.draws import BLOCK_STEPS
+from evenhand.search.method import Method
+from evenhand.search.search import Search
+from evenhand.search.walk import ACCEPTANCE_DRAW, Walk
+
+# Walks that step together. It decides which of two walks that reach the same sample is first, so it is a constant and
+# not a setting; memory is bounded by it and by the model's chunk of rows.
+BLOCK_WALKS = 65_536
+
+
+class TwoPhase(Method):
+    """How to move towards a first finding, how to move around one, whether to stay there."""
+
+    accept_failed: float = 1.0
+
+    @abstractmethod
+    def global_move(self, walk: Walk) -> Tensor:
+        """(n, d) where each walk that has found nothing yet goes next."""
+
+    @abstractmethod
+    def local_move(self, walk: Walk) -> Tensor:
+        """(n, d) the next neighbour of each walk to look at."""
+
+    def accepts(self, walk: Walk, checked: Checked) -> Tensor:
+        """(n,) whether the local walk goes on from the neighbour: always from a finding, else with `accept_failed`."""
+        return checked.hit | (walk.uniform(ACCEPTANCE_DRAW) < self.accept_failed)
+
+    def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
+        """The global phase for all seeds, then the local phase for all that it found."""
+        blocks = zip(torch.split(x, BLOCK_WALKS), torch.split(ids, BLOCK_WALKS), strict=True)
+        found = [self.global_phase(search, *block) for block in blocks]
+        starts = Checked.joined([checked for checked, _ in found])
+        start_ids = torch.cat([block_ids for _, block_ids in found])
+        for places in torch.split(torch.arange(len(start_ids), device=ids.device), BLOCK_WALKS):
+            self.local_phase(search, starts.take(places), start_ids[places])
+
+    def global_phase(self, search: Search, x: Tensor, ids: Tensor) -> tuple[Checked, Tensor]:
+        """Algorithm 1 for all seeds at once: those that have found something leave the batch."""
+        found, found_ids = [Checked.nothing(x)], [ids[:0]]
+        iterations = search.limits.iterations
+        for iteration in range(iterations):
+            if not len(x) or search.should_stop():
+                break
+            checked = search.look(x, "global", iteration, ids)
+            search.report("global", len(x), iteration + 1, iterations)
+            found.append(checked.take(checked.hit))
+            found_ids.append(ids[checked.hit])
+            search.result.seeds_with_findings += int(checked.hit.sum())
+            rest, ids = checked.take(~checked.hit), ids[~checked.hit]
+            if not len(rest) or iteration + 1 == iterations:
+                break
+            walk = search.walk(rest, ids, "global", iteration, block_steps=1)  # another set of seeds each time
+            x = self.global_move(walk)
+        return Checked.joined(found), torch.cat(found_ids)
+
+    def local_phase(self, search: Search, starts: Checked, ids: Tensor) -> None:
+        """Algorithm 7 for all first findings at once: look at a neighbour, step there or stay."""
+        if not len(starts):
+            return
+        walk = search.walk(starts, ids, "local", 0, BLOCK_STEPS)
+        for step in range(search.limits.steps):
+            if search.should_stop():
+                return
+            checked = search.look_near(self.local_move(walk), walk.own, walk.pair, "local", step, ids)
+            walk.move(checked, self.accepts(walk, checked))
+            search.report("local", len(starts), step + 1, search.limits.steps)
