@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
+from evenhand.search.method import Needs
 from evenhand.search.two_phase import TwoPhase
 from evenhand.search.walk import SMALLEST_SALIENCY, Walk
 
@@ -22,6 +23,7 @@ class ADF(TwoPhase):
     """
 
     name: ClassVar[str] = "adf"
+    needs: ClassVar[Needs] = "gradients"
     global_step: int = 1  # s_g
     local_step: int = 1  # s_l
     accept_failed: float = math.exp(-1)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from evenhand.errors import EvenhandError
 
 OutputForm = Literal["auto", "logits", "probabilities"]
+GradientOf = Literal["loss", "score"]
 
 # A row's result must not depend on its company, down to the last bit. A matrix product takes another kernel when the
 # call has only a few rows, and functions such as exp treat the last elements of a tensor apart when they do not fill a
@@ -65,12 +66,12 @@ class Classifier:
         parts = [self._outputs(part) for part in torch.split(x, self.chunk_rows)]
         return Outputs(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
-    def gradients(self, x: Tensor, y: Tensor) -> Tensor:
-        """(n, d) gradient of the loss at label y with respect to x."""
+    def gradients(self, x: Tensor, y: Tensor, of: GradientOf = "loss") -> Tensor:
+        """(n, d) gradient of the loss at label y, or of the score O_y, with respect to x."""
         if len(x) <= self.chunk_rows:
-            return self._gradients(x, y)
+            return self._gradients(x, y, of)
         parts = zip(torch.split(x, self.chunk_rows), torch.split(y, self.chunk_rows), strict=True)
-        return torch.cat([self._gradients(part, labels) for part, labels in parts])
+        return torch.cat([self._gradients(part, labels, of) for part, labels in parts])
 
     @torch.no_grad()
     def _outputs(self, x: Tensor) -> Outputs:
@@ -83,14 +84,14 @@ class Classifier:
             raise _not_a_number(x[torch.isnan(scores).any(dim=1)][0])
         return Outputs(logits[: x.shape[0]].argmax(dim=1), scores)
 
-    def _gradients(self, x: Tensor, y: Tensor) -> Tensor:
+    def _gradients(self, x: Tensor, y: Tensor, of: GradientOf) -> Tensor:
         inputs = self._filled(x).detach().requires_grad_(True)
         labels = functional.pad(y, (0, inputs.shape[0] - x.shape[0]))
         start = time.perf_counter()
         with torch.enable_grad():
             logits = as_logits(self.module(inputs), self.output)
         try:
-            (gradient,) = torch.autograd.grad(logits, inputs, _loss_slope(logits.detach(), labels))
+            (gradient,) = torch.autograd.grad(logits, inputs, _slope(logits.detach(), labels, of))
         except RuntimeError as error:
             raise EvenhandError(f"The model gives no gradient of its scores: {error}") from error
         self.seconds += time.perf_counter() - start
@@ -115,15 +116,17 @@ def _not_a_number(sample: Tensor) -> EvenhandError:
     )
 
 
-def _loss_slope(logits: Tensor, labels: Tensor) -> Tensor:
-    """(n, classes) derivative of the cross-entropy at `labels` by the logits: softmax minus one-hot.
+def _slope(logits: Tensor, labels: Tensor, of: GradientOf) -> Tensor:
+    """(n, classes) derivative by the logits of the cross-entropy at `labels`: softmax minus one-hot.
 
     The label's own entry is written as minus the sum of the others, since 1 - softmax is rounded to zero where the
-    model is very sure, and the signs of the gradient would be lost.
+    model is very sure, and the signs of the gradient would be lost. That of the score O_y is -O_y times as much.
     """
     label = labels[:, None]
-    slope = probabilities(logits).scatter_(1, label, 0)
-    return slope.scatter_(1, label, -slope.sum(dim=1, keepdim=True))
+    scores = probabilities(logits)
+    slope = scores.scatter(1, label, 0)
+    slope.scatter_(1, label, -slope.sum(dim=1, keepdim=True))
+    return slope if of == "loss" else slope * -scores.gather(1, label)
 
 
 def probabilities(logits: Tensor) -> Tensor:

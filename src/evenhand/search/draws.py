@@ -32,6 +32,11 @@ class Draws:
             self._numbers = list(self._generate(block).unbind())
         return self._numbers[position * self._per_step + which]
 
+    def keep(self, walks: Tensor) -> None:
+        """Go on with some of the walks, by mask; their numbers stay the same."""
+        self._walks = self._walks[walks]
+        self._block = -1
+
     def _generate(self, block: int) -> Tensor:
         """(block_steps * per_step, n) numbers of one block of steps."""
         size = self._block_steps * self._per_step

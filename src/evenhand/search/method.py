@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from torch import Tensor
 
 if TYPE_CHECKING:
     from evenhand.search.search import Search
 
+Needs = Literal["gradients", "scores", "labels"]
+
 
 class Method(ABC):
     """A way to look for findings. It sees the model only through the search that it is given."""
 
     name: ClassVar[str]
+    needs: ClassVar[Needs]  # what it asks of a model beyond labels
 
     @abstractmethod
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:

@@ -127,11 +127,9 @@ class Search:
             raise OutOfRows
         return checked
 
-    def walk(self, at: Checked, ids: Tensor, phase: Phase, step: int, block_steps: int) -> Walk:
+    def walk(self, at: Checked, ids: Tensor, phase: Phase, block_steps: int) -> Walk:
         """Walks that stand at checked samples, with the random numbers that belong to their seeds."""
-        walk = Walk(self.model, self.space, at, self.draws(ids, phase, DRAWS_PER_STEP, block_steps))
-        walk.step = step
-        return walk
+        return Walk(self.model, self.space, at, self.draws(ids, phase, DRAWS_PER_STEP, block_steps))
 
     def draws(self, ids: Tensor, phase: Phase, per_step: int, block_steps: int) -> Draws:
         """Random numbers of this search."""

@@ -63,6 +63,10 @@ class TableSpace:
         """Samples with their protected values replaced by the numbered combinations."""
         return torch.addcmul(self._protected_rows.index_select(0, number), x, self.free)
 
+    def uniform(self, numbers: Tensor) -> Tensor:
+        """(n, d) random numbers in [0, 1) to samples that are uniform over the domain."""
+        return self.clip(torch.floor(self.lower + numbers * (self.upper - self.lower + 1)))
+
     def move(self, x: Tensor, direction: Tensor) -> Tensor:
         """Samples moved by (n, d) whole steps and clipped; protected values stay."""
         return self.clip(x + direction * self.free)

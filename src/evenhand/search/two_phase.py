@@ -44,28 +44,27 @@ class TwoPhase(Method):
 
     def global_phase(self, search: Search, x: Tensor, ids: Tensor) -> tuple[Checked, Tensor]:
         """Algorithm 1 for all seeds at once: those that have found something leave the batch."""
-        found, found_ids = [Checked.nothing(x)], [ids[:0]]
-        iterations = search.limits.iterations
-        for iteration in range(iterations):
-            if not len(x) or search.should_stop():
-                break
-            checked = search.look(x, "global", iteration, ids)
-            search.report("global", len(x), iteration + 1, iterations)
+        checked = search.look(x, "global", 0, ids)
+        walk = search.walk(checked, ids, "global", block_steps=1)  # another set of walks at each iteration
+        found, found_ids = [], []
+        for iteration in range(1, search.limits.iterations + 1):
+            search.report("global", len(checked), iteration, search.limits.iterations)
             found.append(checked.take(checked.hit))
             found_ids.append(ids[checked.hit])
-            search.result.seeds_with_findings += int(checked.hit.sum())
-            rest, ids = checked.take(~checked.hit), ids[~checked.hit]
-            if not len(rest) or iteration + 1 == iterations:
+            search.result.seeds_with_findings += len(found[-1])
+            ids = ids[~checked.hit]
+            walk.keep(~checked.hit)
+            if not len(ids) or iteration == search.limits.iterations or search.should_stop():
                 break
-            walk = search.walk(rest, ids, "global", iteration, block_steps=1)  # another set of seeds each time
-            x = self.global_move(walk)
+            checked = search.look(self.global_move(walk), "global", iteration, ids)
+            walk.move(checked)
         return Checked.joined(found), torch.cat(found_ids)
 
     def local_phase(self, search: Search, starts: Checked, ids: Tensor) -> None:
         """Algorithm 7 for all first findings at once: look at a neighbour, step there or stay."""
         if not len(starts):
             return
-        walk = search.walk(starts, ids, "local", 0, BLOCK_STEPS)
+        walk = search.walk(starts, ids, "local", BLOCK_STEPS)
         for step in range(search.limits.steps):
             if search.should_stop():
                 return

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from evenhand.models.classifier import Classifier
+from evenhand.models.classifier import Classifier, GradientOf
 from evenhand.search.check import Checked
 from evenhand.search.draws import Draws
 from evenhand.search.space import TableSpace
@@ -21,27 +21,30 @@ class Walk:
         self.space = space
         self.x, self.own, self.label, self.pair = at.x, at.own, at.label, at.pair
         self.step = 0
+        self.memory: dict[str, Tensor] = {}  # what a method remembers for each walk, (n, …) each
         self._draws = draws
         self._gradient: Tensor | None = None  # (n, 2, d) of x and of its pair
-        self._stale: Tensor | None = None  # (k,) walks that have moved since
+        self._moved: Tensor | None = None  # (n,) which walks have moved since it was computed; None: none
 
-    def gradients(self) -> tuple[Tensor, Tensor]:
-        """(n, d) each: the loss gradients of x and of its pair x', both at x's label, in one backward pass.
+    def gradients(self, of: GradientOf = "loss", refresh: bool = True) -> tuple[Tensor, Tensor]:
+        """(n, d) each: the gradients of x and of its pair x', both at x's label, in one backward pass.
 
-        Only walks that have moved are computed again.
+        Only walks that have moved are computed again, and with `refresh` off not even those.
         """
         if self._gradient is None:
-            self._gradient = self._gradients(self.x, self.label, self.pair)
-        elif self._stale is not None:
-            moved = self._stale
-            at = (field.index_select(0, moved) for field in (self.x, self.label, self.pair))
-            self._gradient.index_copy_(0, moved, self._gradients(*at))
-        self._stale = None
+            self._gradient = self._gradients(self.x, self.label, self.pair, of)
+        elif refresh and self._moved is not None:
+            moved = self._moved.nonzero().squeeze(1)
+            if moved.shape[0]:
+                x, label, pair = (field.index_select(0, moved) for field in (self.x, self.label, self.pair))
+                self._gradient.index_copy_(0, moved, self._gradients(x, label, pair, of))
+        if refresh:
+            self._moved = None
         return self._gradient[:, 0], self._gradient[:, 1]
 
-    def _gradients(self, x: Tensor, label: Tensor, pair: Tensor) -> Tensor:
+    def _gradients(self, x: Tensor, label: Tensor, pair: Tensor, of: GradientOf) -> Tensor:
         both = torch.stack([x, self.space.with_combination(x, pair)], dim=1)
-        return self.model.gradients(both.view(-1, x.shape[1]), label.repeat_interleave(2)).view_as(both)
+        return self.model.gradients(both.view(-1, x.shape[1]), label.repeat_interleave(2), of).view_as(both)
 
     def uniform(self, which: int) -> Tensor:
         """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
@@ -61,15 +64,21 @@ class Walk:
         number = self.uniform(which)
         return torch.ones_like(number).copysign_(number - 0.5)
 
-    def move(self, to: Checked, accept: Tensor) -> None:
-        """Go on from `to` where accepted (n,), from here otherwise; then the next step begins."""
-        moved = accept.nonzero().squeeze(1)
-        if moved.shape[0] == accept.shape[0]:
+    def move(self, to: Checked, accept: Tensor | None = None) -> None:
+        """Go on from `to` where accepted (n,), or everywhere, and from here otherwise; then the next step begins."""
+        if accept is None:
             self.x, self.label, self.pair = to.x, to.label, to.pair
-            self._gradient = None
-        elif moved.shape[0]:
+            accept = torch.ones_like(to.hit)
+        else:
             self.x = torch.where(accept[:, None], to.x, self.x)
             self.label = torch.where(accept, to.label, self.label)
             self.pair = torch.where(accept, to.pair, self.pair)
-            self._stale = moved
+        self._moved = accept if self._moved is None else self._moved | accept
         self.step += 1
+
+    def keep(self, walks: Tensor) -> None:
+        """Go on with some of the walks (n,), by mask."""
+        self.x, self.own, self.label, self.pair = (field[walks] for field in (self.x, self.own, self.label, self.pair))
+        self.memory = {name: field[walks] for name, field in self.memory.items()}
+        self._gradient = self._moved = None
+        self._draws.keep(walks)
