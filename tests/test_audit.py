@@ -187,7 +187,10 @@ def test_several_classes(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"seeds": 0}, "'seeds' is 0: .*greater than or equal to 1"),
-        ({"accept_failed": 2.0}, "'accept-failed' is 2.0"),
+        ({"method": "adf", "settings": {"accept_failed": 2.0}}, "is a probability"),
+        ({"method": "adff"}, "Did you mean 'adf'"),
+        ({"settings": {"local_step": 2}}, "no setting of method margin called 'local_step'"),
+        ({"max_rows": 0}, "'max-rows' is 0"),
         ({"max_seconds": -1}, "'max-seconds' is -1"),
         ({"protected": "sexx"}, "Did you mean 'sex'"),
         ({"device": "tpu9"}, "is not a device"),

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from evenhand.errors import EvenhandError
-from evenhand.models.classifier import Classifier, classifier_for
+from evenhand.models.classifier import Classifier
+from evenhand.models.trial import classifier_for
 from tests.worlds import network_of
 
 
@@ -100,11 +101,11 @@ def test_rows_are_counted_and_filling_is_not() -> None:
 
 def test_models_that_cannot_be_used() -> None:
     x = torch.zeros(5, 13)
-    with pytest.raises(EvenhandError, match="a float32 matrix with 13 columns"):
+    with pytest.raises(EvenhandError, match="a matrix with 13 columns"):
         classifier_for(nn.Linear(12, 2), x, classes=2)
     with pytest.raises(EvenhandError, match="3 classes, but the data has 2"):
         classifier_for(nn.Linear(13, 3), x, classes=2)
-    with pytest.raises(EvenhandError, match=r"a tensor of shape \(5, 1, 13\)"):
+    with pytest.raises(EvenhandError, match=r"torch.float32 of shape \(5, 1, 13\)"):
         classifier_for(nn.Unflatten(1, (1, 13)), x, classes=2)
 
 
@@ -124,3 +125,84 @@ def test_models_without_gradients_say_so() -> None:
 
     with pytest.raises(EvenhandError, match="gives no gradient"):
         Classifier(Rounded()).gradients(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
+
+
+class Acts(nn.Module):
+    """A linear model with a peculiarity."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.linear, self.calls = how, nn.Linear(3, 2), 0
+        self.embedding = nn.Embedding(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        logits: Tensor = self.linear(x)
+        if self.how == "double":
+            return logits.softmax(1).double()
+        if self.how == "classes":
+            return logits.argmax(1)
+        if self.how == "scalar":
+            return logits.sum()
+        if self.how == "random":
+            return functional.dropout(logits, 0.5, training=True)
+        if self.how == "batch":
+            return logits - logits.mean(dim=0)
+        if self.how == "later" and self.calls > 3:
+            raise ValueError("boom")
+        if self.how == "embedding":
+            embedded: Tensor = self.embedding(x[:, 0].long() - 1)
+            return embedded
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("classes", "torch.int64 of shape"),
+        ("scalar", r"of shape \(\)"),
+        ("random", "other scores to the same samples"),
+        ("batch", "other scores to the same samples"),
+    ],
+)
+def test_models_that_are_no_function_to_scores(how: str, message: str) -> None:
+    with pytest.raises(EvenhandError, match=message):
+        classifier_for(Acts(how), torch.rand(50, 3), classes=2)
+
+
+def test_models_in_double_precision_work() -> None:
+    x = torch.rand(50, 3)
+    for module in (Acts("double"), Acts("plain").double()):
+        classifier = classifier_for(module, x, classes=2)
+        assert classifier.gradients(x, classifier.outputs(x).labels).dtype == torch.float32
+
+
+def test_an_error_in_the_middle_of_a_search_is_the_models() -> None:
+    classifier = classifier_for(Acts("later"), torch.rand(50, 3), classes=2)
+    with pytest.raises(EvenhandError, match="The model failed on 256 rows: ValueError: boom"):
+        classifier.outputs(torch.rand(5, 3))
+
+
+def test_filling_uses_only_samples_that_are_there() -> None:
+    """A model that looks values up would fail on rows of zeros."""
+    classifier = Classifier(Acts("embedding"))
+    assert len(classifier.outputs(torch.full((5, 3), 3.0)).labels) == 5
+
+
+def test_the_users_own_module_is_left_alone() -> None:
+    module = nn.Sequential(nn.Dropout(0.5), nn.Linear(3, 2)).train()
+    classifier = classifier_for(module, torch.rand(50, 3), classes=2)
+    assert module.training
+    assert all(parameter.requires_grad for parameter in module.parameters())
+    assert not classifier.module.training
+    classifier.module[1].weight.data.zero_()  # type: ignore[index, union-attr, operator]
+    assert bool(module[1].weight.any())
+
+
+def test_gradients_that_are_not_numbers_are_zero() -> None:
+    class Root(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([x[:, 0].sqrt() * 0, x[:, 1]], dim=1)
+
+    gradient = Classifier(Root()).gradients(torch.zeros(1, 2), torch.tensor([0]))
+    assert torch.isfinite(gradient).all()

@@ -1,9 +1,17 @@
 """The built-in data: complete, and encoded as the study did."""
 
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
-from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.data.dataset import Dataset, encode, load_dataset, read_table, text_column
+from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 
 
@@ -61,3 +69,85 @@ def test_clipped_rows_lie_in_the_domain(census: Dataset) -> None:
 def test_unknown_data_set_names_the_nearest() -> None:
     with pytest.raises(EvenhandError, match="Did you mean 'census'"):
         load_dataset("cencus")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pa.array([3.0, None, 0.5, float("nan"), -0.0]), ["3", None, "0.5", None, "0"]),
+        (pa.array([0.1, 2.0], pa.float32()), ["0.1", "2"]),
+        (pa.array([2**53 + 1, None]), [str(2**53 + 1), None]),
+        (pa.array([True, None, False]), ["true", None, "false"]),
+        (pa.array([Decimal("3.00"), Decimal("0.25")]), ["3", "0.25"]),
+        (pa.array(["007", "x", None]), ["007", "x", None]),
+        (pa.array(["u", "v", "u"]).dictionary_encode(), ["u", "v", "u"]),
+        (pa.array([None, None]), [None, None]),
+    ],
+)
+def test_columns_of_every_type_read_as_text(values: Any, expected: list[str | None]) -> None:
+    column = pd.Series(values, dtype=pd.ArrowDtype(values.type))
+    assert texts(column) == expected
+    twice = pa.chunked_array([values, values])
+    assert texts(pa.table({"a": twice}).to_pandas(types_mapper=pd.ArrowDtype)["a"]) == expected * 2
+
+
+def texts(column: pd.Series) -> list[str | None]:
+    return [None if pd.isna(value) else value for value in text_column(column)]
+
+
+def test_pandas_columns_read_as_text() -> None:
+    """pandas makes floats of integers and objects of booleans where a value is missing."""
+    assert texts(pd.Series([3, None, 1])) == ["3", None, "1"]
+    assert texts(pd.Series([True, None, False])) == ["true", None, "false"]
+    assert texts(pd.Series([3, pd.NA], dtype="Int64")) == ["3", None]
+    assert texts(pd.Series([1, 2, 1], dtype="category")) == ["1", "2", "1"]
+    assert texts(pd.Series([1, "x", None], dtype=object)) == ["1", "x", None]
+    with pytest.raises(EvenhandError, match="Column 'a' holds values of the type list"):
+        texts(pd.Series([[1], [2]], name="a"))
+
+
+PEOPLE = {
+    "grade": pa.array([1, 2, None, 1]),
+    "score": pa.array([1.0, 2.0, 2.0, None]),
+    "member": pa.array([True, False, False, True]),
+    "approved": pa.array([True, False, True, True]),
+    "tags": pa.array([["x"], [], [], []]),  # of a type that cannot be read, but no attribute asks for it
+}
+
+
+def people_schema() -> dict[str, Any]:
+    missing = {"code": 9}
+    return {
+        "name": "people",
+        "file": "people.parquet",
+        "label": {"column": "approved", "values": [False, True]},
+        "attribute": [
+            {"name": "grade", "kind": "category", "categories": [1, 2], "missing": missing},
+            {"name": "score", "kind": "category", "categories": ["1", "2"], "missing": missing},
+            {"name": "member", "kind": "category", "categories": [False, True]},
+            {"name": "member-number", "column": "member", "kind": "number", "domain": [0, 1]},
+        ],
+    }
+
+
+def test_a_parquet_file_keeps_the_meaning_of_its_types(tmp_path: Path) -> None:
+    schema = Schema.parse(people_schema(), "the test")
+    expected = [[0, 0, 1, 1], [1, 1, 0, 0], [9, 1, 0, 0], [0, 9, 1, 1]]
+    indexed = pa.Table.from_pandas(pa.table(PEOPLE).to_pandas().set_index("grade"))  # grade becomes pandas' index
+    for table in (pa.table(PEOPLE), indexed):
+        pa.parquet.write_table(table, tmp_path / "people.parquet")
+        data = encode(schema, read_table(tmp_path / "people.parquet"))
+        assert data.codes.tolist() == expected
+        assert data.labels.tolist() == [1, 0, 1, 1]
+    frame = pa.table(PEOPLE).to_pandas().set_index(pd.Index(list("abcd")))
+    assert encode(schema, frame).codes.tolist() == expected
+    frame["member"] = ["true", "false", "maybe", "true"]
+    with pytest.raises(EvenhandError, match="Row 3, column 'member': 'maybe' is not among the categories"):
+        encode(schema, frame)
+
+
+def test_a_repeated_column_is_refused(schema_file: Path) -> None:
+    table = schema_file.parent / "people.csv"
+    table.write_text(table.read_text().replace("id;", "age;", 1))
+    with pytest.raises(EvenhandError, match="several columns called 'age'. Rename"):
+        load_dataset(str(schema_file))

@@ -2,13 +2,15 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
+from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.measure.rates import clopper_pearson, data_rates, discriminatory_rows
 from evenhand.models.network import FeedForward
 from evenhand.search.space import TableSpace
-from tests.worlds import classifier_of, has_witness
+from tests.worlds import classifier_of, has_witness, schema_of
 
 
 @pytest.mark.parametrize(
@@ -32,12 +34,33 @@ def test_the_interval_covers_the_truth_often_enough(truth: float) -> None:
 
 def test_the_rate_in_the_data(census: Dataset, census_network: FeedForward) -> None:
     space = TableSpace(census.schema, ["sex"])
-    hit = discriminatory_rows(classifier_of(census_network), space, census)
+    rows, found = discriminatory_rows(classifier_of(census_network), space, census)
+    hit = np.empty_like(found)
+    hit[rows] = found
     for row in np.random.default_rng(0).integers(0, len(hit), 200):
         assert hit[row] == has_witness(census_network, census.schema, space.protected, census.clipped[row])
-    rates = data_rates(classifier_of(census_network), space, census)
+    rates = data_rates(census, rows, found)
     assert rates["all"].discriminatory == hit.sum()
     assert rates["held_out"].samples == 16_281
     assert rates["held_out"].discriminatory == hit[~census.train].sum()
     low, high = rates["all"].interval
     assert low < rates["all"].share < high
+
+
+class ReadsA0OnlyInTheDomain(nn.Module):
+    """Decides by a0 where a1 is at most 3, and alike for everyone beyond."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        positive = (x[:, 0] > 0) & (x[:, 1] <= 3)
+        return torch.stack([~positive, positive], dim=1).float()
+
+
+def test_rates_are_of_people_clipped_into_the_domain() -> None:
+    """The second row's a1 = 100 counts as 3, where a0 decides; as it stands it would not be discriminatory."""
+    codes = np.array([[0, 1], [1, 100]], dtype=np.int32)
+    data = Dataset(schema_of([(0, 1), (0, 3)]), codes, np.array([0, 1]), np.array([True, False]))
+    model, space = classifier_of(ReadsA0OnlyInTheDomain()), TableSpace(data.schema, ["a0"])
+    assert not has_witness(model.module, data.schema, space.protected, codes[1])
+    assert discriminatory_rows(model, space, data).tolist() == [True, True]
+    rates = data_rates(model, space, data)
+    assert (rates["all"].discriminatory, rates["held_out"].discriminatory) == (2, 1)

@@ -355,10 +355,17 @@ def test_command_line_has_what_differs_from_the_defaults() -> None:
     assert command_line(plain.model_dump()) == (
         "evenhand audit census --protected age,race --seeds 1000 --steps 1000 --seed 0"
     )
-    other = AuditConfig(dataset="my data.toml", protected=["sex"], accept_failed=1.0, max_findings=5, chunk_rows=9)
+    other = AuditConfig(
+        dataset="my data.toml",
+        protected=["sex"],
+        method="adf",
+        settings={"accept_failed": 1.0},
+        max_findings=5,
+        chunk_rows=9,
+    )
     assert command_line(other.model_dump()) == (
         "evenhand audit 'my data.toml' --protected sex --seeds 1000 --steps 1000 --seed 0 "
-        "--accept-failed 1.0 --max-findings 5 --chunk-rows 9"
+        "--method adf --max-findings 5 --chunk-rows 9 --set accept_failed=1.0"
     )
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import builtin_names, load_dataset, load_schema
+from evenhand.data.dataset import encode as encode_table
 from evenhand.data.schema import Schema, Split
 from evenhand.errors import EvenhandError
 from tests.worlds import schema_of
@@ -50,6 +51,26 @@ def test_categories_group_and_catch_the_rest() -> None:
     assert encode(sex, "A95", "A91", "A92") == [0, 1, 0]
     previous = Attribute(name="previous", kind="category", categories=["0", "*"])
     assert encode(previous, 0, 7, 3) == [0, 1, 1]
+    assert previous.texts() == ["0", "other"]
+    named = Attribute(name="previous", kind="category", categories=["0", "*"], words=["never", "*"])
+    assert named.texts() == ["never", "*"]
+
+
+def test_categories_and_labels_may_be_numbers_or_booleans() -> None:
+    grade = Attribute.model_validate({"name": "grade", "kind": "ordered", "categories": [1, [2, True], "*"]})
+    assert grade.categories == ["1", ["2", "true"], "*"]
+    flag = {"name": "b", "kind": "number", "domain": [0, 1], "missing": {"value": -1, "code": 9}}
+    label = {"column": "y", "values": [False, True], "favourable": True}
+    schema = Schema.parse(broken(label=label, attribute=[{"name": "a", "kind": "number", "domain": [0, 3]}, flag]), "x")
+    assert schema.label.values == ["false", "true"]
+    assert schema.label.favourable == "true"
+    assert encode(schema.attributes[1], -1, "true", "false") == [9, 1, 0]
+
+
+def test_a_schema_without_a_title_has_its_name() -> None:
+    assert Schema.parse(broken(), "x").title == "x"
+    assert Schema.parse(broken(title=""), "x").title == "x"
+    assert Schema.parse(broken(title="People"), "x").title == "People"
 
 
 def test_missing_values_get_their_code() -> None:
@@ -122,11 +143,57 @@ def broken(**changes: Any) -> dict[str, Any]:
         ({"attribute": [{"name": "a", "kind": "number", "domain": [0, 1]}] * 2}, "found twice: a"),
         ({"attribute": [{"name": "a", "kind": "category"}] * 2}, "needs"),
         ({"colour": "red"}, "wrong at colour"),
+        ({"separator": ";;"}, "wrong at separator: it must be one ASCII character"),
+        ({"separator": ""}, "one ASCII character"),
+        ({"separator": "§"}, "one ASCII character"),
+        ({"split": {"train_rows": 0}}, "wrong at split, train_rows"),
+        ({"split": {"seed": -1}}, "wrong at split, seed"),
+        ({"label": {"column": "y", "values": ["0", "1", 1]}}, "label.values must be unique; found twice: 1"),
+        ({"label": {"column": "a", "values": ["0", "1"]}}, "'a' reads the label's column 'a'"),
+        ({"name": 3}, "wrong at name"),
     ],
 )
 def test_schema_errors_say_where(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(EvenhandError, match=message):
         Schema.parse(broken(**changes), where="x.toml")
+
+
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        ({"kind": "number", "edges": [0, float("nan")]}, "edges, 1: Input should be a finite number"),
+        ({"kind": "number", "edges": [0, float("inf")]}, "edges, 1: Input should be a finite number"),
+        ({"kind": "number", "edges": [1, 0]}, "edges must rise"),
+        ({"kind": "number", "edges": 3}, "edges"),
+        ({"kind": "number", "edges": [1, 2], "domain": [0, 3]}, "beyond the edges, whose codes are 0 to 2"),
+        ({"kind": "number", "edges": [1, 2], "domain": [-1, 2]}, "beyond the edges"),
+        ({"kind": "number", "domain": [0, 1], "width": float("inf")}, "width: Input should be a finite number"),
+        ({"kind": "number", "domain": [0, 1], "clip": [3, 2]}, r"clip must be \[lowest code, highest code\]"),
+        ({"kind": "number", "domain": [0, 1], "clip": [0, 10**30]}, "clip"),
+        ({"kind": "number", "domain": [0, 1], "missing": {"code": 2**24 + 1}}, "missing, code"),
+        ({"kind": "number", "domain": [0, 1], "missing": {"code": -(2**24) - 1}}, "missing, code"),
+        (
+            {"kind": "category", "categories": ["u", "v"], "domain": [0, 2]},
+            "beyond the categories, whose codes are 0 to 1",
+        ),
+        ({"kind": "category", "categories": ["u", "v"], "domain": [-1, 1]}, "beyond the categories"),
+        ({"kind": "category", "categories": ["u", "v", "u"]}, "found twice: u"),
+        ({"kind": "category", "categories": [["u", "v"], ["v"]]}, "found twice: v"),
+        ({"kind": "category", "categories": ["u", []]}, "at least one value in each group"),
+        ({"kind": "category", "categories": 3}, "categories"),
+        ({"kind": "category"}, "needs categories"),
+    ],
+)
+def test_attribute_errors_say_where(attribute: dict[str, Any], message: str) -> None:
+    other = {"name": "b", "kind": "number", "domain": [0, 1]}
+    with pytest.raises(EvenhandError, match=rf"attribute 1 \('a'\).*{message}"):
+        Schema.parse(broken(attribute=[{"name": "a", **attribute}, other]), where="x.toml")
+
+
+def test_limits_are_still_accepted() -> None:
+    Attribute(name="a", kind="number", edges=[1, 2], domain=(0, 2), clip=(1, 1))
+    Attribute(name="a", kind="category", categories=["u", "v"], domain=(1, 1))
+    Attribute.model_validate({"name": "a", "kind": "number", "domain": [0, 1], "missing": {"code": -(2**24)}})
 
 
 def test_a_file_that_is_not_toml(tmp_path: Path) -> None:
@@ -158,6 +225,15 @@ def test_splits() -> None:
     mask = Split(held_out=0.2, seed=1).train_mask(50)
     assert mask.sum() == 40
     assert np.array_equal(mask, Split(held_out=0.2, seed=1).train_mask(50))
+
+
+def test_a_split_leaves_rows_to_train_on() -> None:
+    frame = pd.DataFrame({"a": ["0", "1", "2"], "b": ["0", "1", "1"], "y": ["0", "1", "1"]})
+    everything = Schema.parse(broken(split={"train_rows": 10}), "x")
+    assert encode_table(everything, frame).train.all()
+    nothing = Schema.parse(broken(split={"held_out": 0.9}), "x")
+    with pytest.raises(EvenhandError, match=r"leaves no row to train on: the table has 3 in all\. Lower"):
+        encode_table(nothing, frame)
 
 
 def test_a_users_own_table(schema_file: Path) -> None:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.folders import free_folder
 from evenhand.cli.progress import ProgressDisplay
+from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.runs.audit import Audit
@@ -31,15 +33,16 @@ def audit(
     seeds: Annotated[int, typer.Option(help="Rows of the data to start from.")] = 1000,
     iterations: Annotated[int, typer.Option(help="Global iterations per seed.")] = 10,
     steps: Annotated[int, typer.Option(help="Local steps around each first finding.")] = 1000,
-    global_step: Annotated[int, typer.Option(help="Codes that a global move goes.")] = 1,
-    local_step: Annotated[int, typer.Option(help="Codes that a local move goes.")] = 1,
-    accept_failed: Annotated[
-        float, typer.Option(help="Chance that a local walk goes on from a non-finding.", show_default="e^-1 = 0.368")
-    ] = 0.36787944117144233,
+    method: Annotated[str, typer.Option(help="How to search; `evenhand compare --help` lists all.")] = "margin",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the method, NAME=VALUE; may be repeated.", show_default=False),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Decides all random choices.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     max_seconds: Annotated[float | None, typer.Option(help="Stop searching after so long.")] = None,
     max_findings: Annotated[int | None, typer.Option(help="Stop at so many findings.")] = None,
+    max_rows: Annotated[int | None, typer.Option(help="Ask the model about at most so many rows.")] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows per model call, to save memory.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results.", show_default="a new one in evenhand-out")
@@ -67,22 +70,22 @@ def audit(
     groups = [[name] for name in names] if each else [names]
     for group in groups:
         dataset.schema.protected_indices(group)  # all names are checked before the first search starts
-    settings: dict[str, Any] = {
-        "model": model, "output": output, "seeds": seeds, "iterations": iterations, "steps": steps,
-        "global_step": global_step, "local_step": local_step, "accept_failed": accept_failed, "seed": seed,
-        "device": device, "max_seconds": max_seconds, "max_findings": max_findings, "chunk_rows": chunk_rows,
+    options: dict[str, Any] = {
+        "model": model, "output": output, "method": method, "settings": parse_settings(settings or []),
+        "seeds": seeds, "iterations": iterations, "steps": steps, "seed": seed, "device": device,
+        "max_seconds": max_seconds, "max_findings": max_findings, "max_rows": max_rows, "chunk_rows": chunk_rows,
     }  # fmt: skip
-    folder = out or _free_folder(Path("evenhand-out"), "-".join([dataset.name, *names]))
-    audits = _run(data, groups, folder, settings, quiet=quiet, silent=quiet or as_json)
+    folder = out or free_folder("-".join([dataset.name, *names]))
+    audits = _run(data, groups, folder, options, quiet=quiet, silent=quiet or as_json)
     if as_json:
-        summaries = [audit.summary for audit in audits]
+        summaries = [{"folder": str(audit.folder), **audit.summary} for audit in audits]
         typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
     if _interrupted(audits[-1]):
         raise typer.Exit(130)
 
 
 def _run(
-    data: str, groups: list[list[str]], folder: Path, settings: dict[str, Any], *, quiet: bool, silent: bool
+    data: str, groups: list[list[str]], folder: Path, options: dict[str, Any], *, quiet: bool, silent: bool
 ) -> list["Audit"]:
     """One audit per group of protected attributes; an interrupted one is the last."""
     from evenhand.runs.audit import audit as run_audit
@@ -91,7 +94,7 @@ def _run(
     for group in groups:
         place = folder / "-".join(group) if len(groups) > 1 else folder
         with ProgressDisplay(f"{Path(data).stem}/{'+'.join(group)}", quiet=quiet) as display:
-            audits.append(run_audit(data, group, out=place, on_progress=display, **settings))
+            audits.append(run_audit(data, group, out=place, on_progress=display, **options))
         if not silent:
             _print_audit(audits[-1])
         if _interrupted(audits[-1]):
@@ -124,10 +127,24 @@ def _print_audit(audit: "Audit") -> None:
         for side in sides:
             console.print(Padding(f"→ {escape(side)}", (0, 0, 0, 2)))
         console.print(Padding(escape(example["origin"]), (0, 0, 0, 2)), style="dim")
-    console.print(f"\nreport: {audit.folder / 'report.html'}\n", soft_wrap=True)
+    typer.echo(f"\nreport: {audit.folder / 'report.html'}\n")
 
 
-def _free_folder(parent: Path, name: str) -> Path:
-    """A folder that does not exist yet, so that no earlier result is lost."""
-    candidates = (parent / (name if number == 1 else f"{name}-{number}") for number in range(1, 1_000_000))
-    return next(folder for folder in candidates if not folder.exists())
+def parse_settings(pairs: list[str]) -> dict[str, int | float | str]:
+    """NAME=VALUE pairs; values that read as numbers are numbers."""
+    settings: dict[str, int | float | str] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not name or not equals:
+            raise EvenhandError(f"--set needs NAME=VALUE; '{pair}' is not.")
+        settings[name.replace("-", "_")] = _number(text)
+    return settings
+
+
+def _number(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

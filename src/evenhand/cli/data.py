@@ -71,26 +71,28 @@ def _card(dataset: "Dataset") -> dict[str, Any]:
 
 def _print_card(dataset: "Dataset", card: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
-    console.print(f"[bold]{card['title']}[/bold]  ({card['name']})")
+    console.print(f"[bold]{escape(card['title'])}[/bold]  ({escape(card['name'])})")
     facts = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    facts.add_row("people", card["population"])
+    facts.add_row("people", escape(card["population"]))
     facts.add_row("rows", f"{card['rows']:,} ({card['train_rows']:,} train, {card['held_out_rows']:,} held out)")
-    facts.add_row("label", f"{card['label']['column']}: {' / '.join(dataset.schema.label.words)}")
-    facts.add_row("source", card["source"])
-    facts.add_row("licence", card["licence"])
-    facts.add_row("citation", card["citation"])
+    labels = " / ".join(dataset.schema.label.text(code) for code in range(len(card["label"]["values"])))
+    facts.add_row("label", escape(f"{card['label']['column']}: {labels}"))
+    for name in ("source", "licence", "citation"):
+        facts.add_row(name, escape(card[name]))
     for note in card["notes"]:
-        facts.add_row("note", note)
+        facts.add_row("note", escape(note))
     console.print(facts)
     attributes = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("attribute", "kind", "codes", "values", ""):
         attributes.add_column(heading)
     for item in dataset.schema.attributes:
         codes = f"{item.domain[0]}…{item.domain[1]}"
-        attributes.add_row(item.name, item.kind, codes, _values(item), "protected" if item.protected else "")
+        words = escape(_values(item))
+        attributes.add_row(escape(item.name), item.kind, codes, words, "protected" if item.protected else "")
     console.print(attributes)
 
 

@@ -7,6 +7,7 @@ import typer
 
 import evenhand
 from evenhand.cli.audit import audit
+from evenhand.cli.compare import compare
 from evenhand.cli.data import data_app
 from evenhand.cli.report import report
 from evenhand.cli.train import train
@@ -19,6 +20,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(audit)
+app.command()(compare)
 app.command()(train)
 app.command()(report)
 app.add_typer(data_app, name="data")
@@ -49,9 +51,3 @@ def main() -> None:
     except EvenhandError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        typer.echo("Stopped; nothing was written.", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)

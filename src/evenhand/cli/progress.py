@@ -20,12 +20,13 @@ class ProgressDisplay:
         self._quiet = quiet
         self._live = None
         self._last = 0.0
-        self._phase = ""
+        self._phase = self._method = ""
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(console=Console(stderr=True), refresh_per_second=10, transient=True)
+            console = Console(stderr=True, markup=False, highlight=False)
+            self._live = Live(console=console, refresh_per_second=10, transient=True)
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -38,6 +39,12 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
+    def of_method(self, method: str, progress: "Progress") -> None:
+        """Show where one of several methods stands."""
+        if method != self._method:
+            self._method, self._phase = method, ""
+        self(progress)
+
     def __call__(self, progress: "Progress") -> None:
         """Show where the search stands, not too often; the start of a phase always."""
         if self._quiet:
@@ -47,20 +54,26 @@ class ProgressDisplay:
         if progress.phase == self._phase and now - self._last < pause:
             return
         self._phase, self._last = progress.phase, now
-        line = describe(self._title, progress)
+        line = describe(self._title + (f" {self._method}" if self._method else ""), progress)
         if self._live is None:
             print(line, file=sys.stderr, flush=True)
         else:
-            self._live.update(line)
+            from rich.text import Text
+
+            self._live.update(Text(line))
+
+
+UNITS = {
+    "data": ("people of the data", "checked"),
+    "global": ("seeds", "global iterations"),
+    "local": ("walks", "local steps"),
+}
 
 
 def describe(title: str, progress: "Progress") -> str:
     """One line, at most 80 columns for usual numbers."""
-    speed = progress.findings / progress.seconds if progress.seconds else 0
-    unit = "iterations" if progress.phase == "global" else "steps"
-    left = f", {progress.left:.0f} s left" if progress.phase == "local" else ""
-    return (
-        f"{title}  {progress.walks:,} {'seeds' if progress.phase == 'global' else 'walks'}, "
-        f"{progress.phase} {unit} {progress.done:,}/{progress.total:,}, "
-        f"{progress.findings:,} findings ({speed:,.0f}/s){left}"
-    )
+    who, what = UNITS[progress.phase]
+    speed = f" ({progress.findings / progress.seconds:,.0f}/s)" if progress.findings and progress.seconds else ""
+    findings = "" if progress.phase == "data" else f", {progress.findings:,} findings{speed}"
+    left = f", {progress.left:.0f} s left" if progress.done < progress.total else ""
+    return f"{title}  {progress.walks:,} {who}, {what} {progress.done:,}/{progress.total:,}{findings}{left}"

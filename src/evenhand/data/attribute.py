@@ -1,11 +1,11 @@
 """One column: how its raw values become codes, and how codes become words again."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from evenhand.errors import EvenhandError
 
@@ -13,13 +13,27 @@ ANY_OTHER = "*"  # among the categories of an attribute: every value that is not
 LARGEST_CODE = 2**24  # float32, in which networks read codes, is exact up to here
 
 
+def as_text(value: Any) -> Any:
+    """Raw values that TOML reads as whole numbers or booleans, alone or in lists, as the text that a table has."""
+    if isinstance(value, list | tuple):
+        return [as_text(entry) for entry in value]
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int) else value
+
+
+Text = Annotated[str, BeforeValidator(as_text)]
+Code = Annotated[int, Field(ge=-LARGEST_CODE, le=LARGEST_CODE)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
 class Missing(BaseModel):
     """How the raw table writes a missing value, and the code that stands for it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    value: str = ""
-    code: int
+    value: Text = ""
+    code: Code
 
 
 class Attribute(BaseModel):
@@ -38,11 +52,11 @@ class Attribute(BaseModel):
     kind: Literal["category", "ordered", "number"]
     protected: bool = False
     domain: tuple[int, int] = (0, -1)
-    categories: list[str | list[str]] = []
+    categories: Annotated[list[str | list[str]], BeforeValidator(as_text)] = []
     words: list[str] = []
-    width: float = Field(default=1, gt=0)
-    edges: list[float] = []
-    clip: tuple[int, int] | None = None
+    width: Annotated[Finite, Field(gt=0)] = 1
+    edges: list[Finite] = []
+    clip: tuple[Code, Code] | None = None
     unit: str = ""
     missing: Missing | None = None
 
@@ -53,30 +67,53 @@ class Attribute(BaseModel):
         if not isinstance(values, dict) or not isinstance(values.get("name"), str):
             return values
         filled = {"column": values["name"], "title": values["name"].replace("-", " ")} | values
-        if "domain" not in filled and filled.get("kind") in ("category", "ordered"):
-            filled["domain"] = (0, len(filled.get("categories", [])) - 1)
-        if "domain" not in filled and filled.get("edges"):
-            filled["domain"] = (0, len(filled["edges"]))
+        categories, edges = filled.get("categories"), filled.get("edges")
+        if "domain" not in filled and isinstance(categories, list) and filled.get("kind") in ("category", "ordered"):
+            filled["domain"] = (0, len(categories) - 1)
+        if "domain" not in filled and isinstance(edges, list) and edges:
+            filled["domain"] = (0, len(edges))
         return filled
 
     @model_validator(mode="after")
     def _consistent(self) -> "Attribute":
+        if self.kind == "number":
+            self._check_bins()
+        else:
+            self._check_categories()
+        self._check_domain()
+        if self.phrase and "{}" not in self.phrase:
+            raise ValueError("phrase needs {} where the value stands")
+        return self
+
+    def _check_bins(self) -> None:
+        if self.categories:
+            raise ValueError("a number has no categories; use width or edges, or another kind")
+        if self.edges != sorted(set(self.edges)):
+            raise ValueError("edges must rise strictly")
+        if self.clip is not None and self.clip[0] > self.clip[1]:
+            raise ValueError("clip must be [lowest code, highest code]")
+
+    def _check_categories(self) -> None:
+        if not self.categories or [] in self.categories:
+            raise ValueError(f"kind = '{self.kind}' needs categories, and at least one value in each group of them")
+        if self.words and len(self.words) != len(self.categories):
+            raise ValueError("words needs one entry for each of categories")
+        values = [value for group in self.categories for value in _as_list(group)]
+        if twice := repeated(values):
+            raise ValueError(f"categories must be unique, across groups too; found twice: {', '.join(twice)}")
+
+    def _check_domain(self) -> None:
         low, high = self.domain
         if high < low:
             raise ValueError("a number needs a domain = [lowest code, highest code], or edges")
         if max(abs(low), abs(high)) > LARGEST_CODE:
             raise ValueError(f"codes beyond {LARGEST_CODE:,} cannot be told apart; use wider bins")
-        if self.kind == "number" and self.categories:
-            raise ValueError("a number has no categories; use width or edges, or another kind")
-        if self.kind != "number" and not self.categories:
-            raise ValueError(f"kind = '{self.kind}' needs categories")
-        if self.words and len(self.words) != len(self.categories):
-            raise ValueError("words needs one entry for each of categories")
-        if self.edges != sorted(set(self.edges)):
-            raise ValueError("edges must rise strictly")
-        if self.phrase and "{}" not in self.phrase:
-            raise ValueError("phrase needs {} where the value stands")
-        return self
+        if not (self.categories or self.edges):
+            return
+        highest = len(self.categories) - 1 if self.categories else len(self.edges)
+        if low < 0 or high > highest:
+            of = "categories" if self.categories else "edges"
+            raise ValueError(f"the domain [{low}, {high}] goes beyond the {of}, whose codes are 0 to {highest}")
 
     @property
     def size(self) -> int:
@@ -103,7 +140,7 @@ class Attribute(BaseModel):
         return codes
 
     def _encode_numbers(self, values: pd.Series) -> NDArray[np.int32]:
-        numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+        numbers = pd.to_numeric(values.replace({"false": "0", "true": "1"}), errors="coerce").to_numpy(dtype=np.float64)
         self._reject(values, ~np.isfinite(numbers), "is not a number")
         if self.edges:
             codes = np.searchsorted(self.edges, numbers, side="right")
@@ -134,10 +171,14 @@ class Attribute(BaseModel):
         if self.missing is not None and code == self.missing.code:
             return "unknown"
         if self.kind != "number":
-            if 0 <= code < len(self.categories):
-                return self.words[code] if self.words else _as_list(self.categories[code])[0]
-            return f"code {code}"
+            return self._category_text(code) if 0 <= code < len(self.categories) else f"code {code}"
         return _range_text(*self._bin(code), self.unit)
+
+    def _category_text(self, code: int) -> str:
+        if self.words:
+            return self.words[code]
+        first = _as_list(self.categories[code])[0]
+        return "other" if first == ANY_OTHER else first
 
     def sentence(self, code: int) -> str:
         """The value as part of a sentence about a person: `age 30–39`."""
@@ -157,6 +198,11 @@ class Attribute(BaseModel):
         lowest = self.clip is not None and code == self.clip[0]
         highest = self.clip is not None and code == self.clip[1]
         return (None if lowest else code * self.width, None if highest else (code + 1) * self.width)
+
+
+def repeated(values: list[str]) -> list[str]:
+    """The values that occur more than once."""
+    return sorted({value for value in values if values.count(value) > 1})
 
 
 def _as_list(group: str | list[str]) -> list[str]:

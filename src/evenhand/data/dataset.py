@@ -8,14 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
 
+from evenhand.data.attribute import repeated
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, unknown_name
 
 BUILTIN = Path(str(resources.files("evenhand.data") / "builtin"))
+LARGEST_WHOLE = 2**53  # float64 holds every whole number up to here
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def load_dataset(name_or_path: str) -> Dataset:
 
 
 def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
-    """A CSV (also .gz) or Parquet file as text columns, so that codes such as 007 survive."""
+    """A CSV file (also .gz) as text, so that codes such as 007 survive, or a Parquet file with its own types."""
     if not path.is_file():
         raise EvenhandError(f"The table {path} does not exist. Its name stands as `file` in the schema.")
     try:
@@ -87,27 +90,72 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
             )
     except (pa.ArrowInvalid, OSError) as error:
         raise EvenhandError(f"Cannot read the table {path}: {error}") from error
-    frame: pd.DataFrame = table.to_pandas()
+    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     return frame
 
 
 def encode(schema: Schema, frame: pd.DataFrame) -> Dataset:
     """Codes and labels of a raw table."""
     wanted = [attribute.column for attribute in schema.attributes] + [schema.label.column]
-    absent = [column for column in wanted if column not in frame.columns]
-    if absent:
-        raise EvenhandError(
-            f"The table of {schema.name} has no column {', '.join(repr(name) for name in absent)}. "
-            f"It has: {', '.join(map(str, frame.columns))}."
-        )
+    _check_columns(schema, wanted, list(map(str, frame.columns)))
     if frame.empty:
         raise EvenhandError(f"The table of {schema.name} has no rows.")
-    codes = np.stack([attribute.encode(frame[attribute.column]) for attribute in schema.attributes], axis=1)
-    return Dataset(schema, codes, _labels(schema, frame), schema.split.train_mask(len(frame)))
+    train = schema.split.train_mask(len(frame))
+    if not train.any():
+        raise EvenhandError(
+            f"The split of {schema.name} leaves no row to train on: the table has {len(frame)} in all. "
+            "Lower split.held_out, give split.train_rows, or add rows to the table."
+        )
+    columns = {column: text_column(frame[column]) for column in wanted}
+    codes = np.stack([attribute.encode(columns[attribute.column]) for attribute in schema.attributes], axis=1)
+    return Dataset(schema, codes, _labels(schema, columns[schema.label.column]), train)
 
 
-def _labels(schema: Schema, frame: pd.DataFrame) -> NDArray[np.int64]:
-    values = frame[schema.label.column].astype("string").str.strip()
+def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> None:
+    absent = [column for column in wanted if column not in present]
+    if absent:
+        raise EvenhandError(
+            f"The table of {schema.name} has no column {', '.join(map(repr, absent))}. It has: {', '.join(present)}."
+        )
+    twice = [column for column in repeated(present) if column in wanted]
+    if twice:
+        raise EvenhandError(
+            f"The table of {schema.name} has several columns called {', '.join(map(repr, twice))}. "
+            "Rename all but one of them."
+        )
+
+
+def text_column(column: pd.Series) -> pd.Series:
+    """Values as a schema writes them: 3 also for 3.0, true and false, and nothing for what is missing."""
+    try:
+        values = pa.array(column, from_pandas=True)
+    except (pa.ArrowException, OverflowError):  # values of several types
+        values = pa.array(column.astype("string"), from_pandas=True)
+    try:
+        text: pd.Series = _as_text(values).to_pandas()
+    except pa.ArrowException as error:
+        raise EvenhandError(
+            f"Column '{column.name}' holds values of the type {values.type}, which cannot be read as text. "
+            "Use text, numbers or booleans."
+        ) from error
+    return text
+
+
+def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
+    if not pa.types.is_floating(values.type):
+        return values.cast(pa.string())
+    values = pc.if_else(pc.is_nan(values), None, values)
+    whole = pc.and_(pc.equal(pc.floor(values), values), pc.less_equal(pc.abs(values), LARGEST_WHOLE))
+    integers = pc.if_else(whole, values, 0).cast(pa.int64())
+    return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
+
+
+def _labels(schema: Schema, column: pd.Series) -> NDArray[np.int64]:
+    values = column.astype("string").str.strip()
     codes = values.map({value: code for code, value in enumerate(schema.label.values)})
     if codes.isna().any():
         row = int(np.argmax(codes.isna()))

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from evenhand.data.attribute import Attribute
+from evenhand.data.attribute import Attribute, Text, as_text, repeated
 from evenhand.errors import EvenhandError, unknown_name
 
 
@@ -21,12 +21,14 @@ class Label(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     column: str
-    values: Annotated[list[str], Field(min_length=2)]
+    values: Annotated[list[str], Field(min_length=2), BeforeValidator(as_text)]
     words: list[str] = []
-    favourable: str | None = None
+    favourable: Text | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "Label":
+        if twice := repeated(self.values):
+            raise ValueError(f"label.values must be unique; found twice: {', '.join(twice)}")
         if self.words and len(self.words) != len(self.values):
             raise ValueError("label.words needs one entry for each of label.values")
         if self.favourable is not None and self.favourable not in self.values:
@@ -43,9 +45,9 @@ class Split(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    train_rows: int | None = None
+    train_rows: Annotated[int, Field(ge=1)] | None = None
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
 
     def train_mask(self, rows: int) -> NDArray[np.bool_]:
         """(rows,) true for the rows that train."""
@@ -85,12 +87,30 @@ class Schema(BaseModel):
     attributes: Annotated[list[Attribute], Field(min_length=2, alias="attribute")]
     accuracy_in_paper: float | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _default_title(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "name" in values and not values.get("title"):
+            return values | {"title": values["name"]}
+        return values
+
+    @field_validator("separator")
+    @classmethod
+    def _one_character(cls, separator: str) -> str:
+        if len(separator) != 1 or not separator.isascii():
+            raise ValueError(f"it must be one ASCII character such as , or ; and not '{separator}'")
+        return separator
+
     @model_validator(mode="after")
-    def _unique_names(self) -> "Schema":
-        names = [attribute.name for attribute in self.attributes]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+    def _consistent(self) -> "Schema":
+        if twice := repeated(self.names):
             raise ValueError(f"attribute names must be unique; found twice: {', '.join(twice)}")
+        for attribute in self.attributes:
+            if attribute.column == self.label.column:
+                raise ValueError(
+                    f"the attribute '{attribute.name}' reads the label's column '{self.label.column}', "
+                    "so a model would be given the answer; use another column or leave the attribute out"
+                )
         return self
 
     @classmethod

@@ -1,5 +1,6 @@
 """Rates with honest intervals: how often a population holds discriminatory samples."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,7 +14,8 @@ from evenhand.models.classifier import Classifier
 from evenhand.search.check import check
 from evenhand.search.space import TableSpace
 
-SAMPLES_AT_A_TIME = 65_536
+ROWS_AT_A_TIME = 1_000_000
+MOST_ROWS = 25_000_000  # model rows; where a check of all people would take more, a random part of them is checked
 
 
 @dataclass(frozen=True)
@@ -48,18 +50,39 @@ def clopper_pearson(hits: int, samples: int, confidence: float) -> tuple[float, 
     return low, high
 
 
-def discriminatory_rows(model: Classifier, space: TableSpace, data: Dataset) -> NDArray[np.bool_]:
-    """(rows,) which people of the data, clipped into the domain and otherwise unchanged, have a witness."""
-    hits = [
-        check(model, space, torch.tensor(part, dtype=torch.float32, device=model.device)).hit.cpu().numpy()
-        for part in np.array_split(data.clipped, max(1, len(data.clipped) // SAMPLES_AT_A_TIME))
-    ]
-    return np.concatenate(hits)
+def discriminatory_rows(
+    model: Classifier,
+    space: TableSpace,
+    data: Dataset,
+    *,
+    seed: int = 0,
+    interrupted: Callable[[], bool] = lambda: False,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Rows of the data, clipped into the domain and otherwise unchanged, and which of them have a witness.
+
+    All rows, in a random order; where they have too many variants, or when interrupted, the first of these, which are
+    a random part. There is at least one batch.
+    """
+    order = np.random.default_rng(seed).permutation(len(data.codes))[: max(1000, MOST_ROWS // space.variant_count)]
+    size = max(1, ROWS_AT_A_TIME // space.variant_count)
+    hits: list[NDArray[np.bool_]] = []
+    for start in range(0, len(order), size):
+        x = torch.tensor(data.clipped[order[start : start + size]], dtype=torch.float32, device=model.device)
+        hits.append(check(model, space, x).hit.cpu().numpy())
+        on_done(min(start + size, len(order)), len(order))
+        if interrupted():
+            break
+    found = np.concatenate(hits)
+    return order[: len(found)], found
 
 
-def data_rates(model: Classifier, space: TableSpace, data: Dataset) -> dict[str, Rate]:
+def data_rates(data: Dataset, rows: NDArray[np.int64], hit: NDArray[np.bool_]) -> dict[str, Rate]:
     """How many people of the data itself are treated differently: all rows, and the held-out ones."""
-    hit = discriminatory_rows(model, space, data)
-    rows = {"all": np.ones_like(data.train), "held_out": ~data.train}
-    words = {"all": f"all rows of {data.name}", "held_out": f"held-out rows of {data.name}"}
-    return {name: Rate(words[name], int(hit[mask].sum()), int(mask.sum())) for name, mask in rows.items() if mask.any()}
+    which = "all" if len(rows) == len(data.codes) else "a random part of the"
+    held_out = ~data.train[rows]
+    rates = {"all": Rate(f"{which} rows of {data.name}", int(hit.sum()), len(rows))}
+    if held_out.any():
+        words = f"{'' if which == 'all' else f'{which} '}held-out rows of {data.name}"
+        rates["held_out"] = Rate(words, int(hit[held_out].sum()), int(held_out.sum()))
+    return rates

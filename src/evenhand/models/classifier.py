@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import torch
@@ -12,11 +11,12 @@ from torch.nn import functional
 from evenhand.errors import EvenhandError
 
 OutputForm = Literal["auto", "logits", "probabilities"]
-GradientOf = Literal["loss", "score"]
+GradientOf = Literal["loss", "score", "odds"]
 
 # A row's result must not depend on its company, down to the last bit. A matrix product takes another kernel when the
 # call has only a few rows, and functions such as exp treat the last elements of a tensor apart when they do not fill a
-# vector register. So calls are filled up with zeros to at least SMALLEST_CALL rows and to a multiple of ROW_MULTIPLE.
+# vector register. So calls are filled up, with copies of a row, to at least SMALLEST_CALL rows and to a multiple of
+# ROW_MULTIPLE.
 # The sizes for CUDA were tried on an H200, where other kernels come in below 8,192 rows and again at 262,144.
 SMALLEST_CALL = {"cpu": 256, "cuda": 8_192}
 ROW_MULTIPLE = 64
@@ -52,6 +52,7 @@ class Classifier:
     ) -> None:
         self.device = torch.device(device)
         self.module = module.to(self.device).eval().requires_grad_(False)
+        self.dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
         self.output = output
         self.chunk_rows = chunk_rows or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
         self.smallest_call = smallest_call or SMALLEST_CALL.get(self.device.type, SMALLEST_CALL["cpu"])
@@ -67,7 +68,7 @@ class Classifier:
         return Outputs(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
     def gradients(self, x: Tensor, y: Tensor, of: GradientOf = "loss") -> Tensor:
-        """(n, d) gradient of the loss at label y, or of the score O_y, with respect to x."""
+        """(n, d) gradient by x of the loss at label y, of the score O_y, or of the log-odds of y."""
         if len(x) <= self.chunk_rows:
             return self._gradients(x, y, of)
         parts = zip(torch.split(x, self.chunk_rows), torch.split(y, self.chunk_rows), strict=True)
@@ -77,7 +78,7 @@ class Classifier:
     def _outputs(self, x: Tensor) -> Outputs:
         inputs = self._filled(x)
         start = time.perf_counter()
-        logits = as_logits(self.module(inputs), self.output)
+        logits = self._logits(inputs)
         scores = probabilities(logits)[: x.shape[0]]
         self.seconds += time.perf_counter() - start
         if math.isnan(scores.sum().item()):
@@ -85,27 +86,45 @@ class Classifier:
         return Outputs(logits[: x.shape[0]].argmax(dim=1), scores)
 
     def _gradients(self, x: Tensor, y: Tensor, of: GradientOf) -> Tensor:
-        inputs = self._filled(x).detach().requires_grad_(True)
+        inputs = self._filled(x).detach().to(self.dtype).requires_grad_(True)
         labels = functional.pad(y, (0, inputs.shape[0] - x.shape[0]))
         start = time.perf_counter()
         with torch.enable_grad():
-            logits = as_logits(self.module(inputs), self.output)
+            logits = self._logits(inputs)
         try:
             (gradient,) = torch.autograd.grad(logits, inputs, _slope(logits.detach(), labels, of))
         except RuntimeError as error:
-            raise EvenhandError(f"The model gives no gradient of its scores: {error}") from error
+            raise EvenhandError(
+                f"The model gives no gradient of its scores: {error} Use a method that needs none, such as maft."
+            ) from error
         self.seconds += time.perf_counter() - start
-        return gradient[: x.shape[0]]
+        return gradient[: x.shape[0]].float().nan_to_num_(nan=0.0)
+
+    def _logits(self, inputs: Tensor) -> Tensor:
+        """What the module says, as logits; whatever it raises is its author's to mend."""
+        try:
+            raw = self.module(inputs.to(self.dtype))
+        except Exception as error:
+            raise EvenhandError(
+                f"The model failed on {len(inputs):,} rows: {first_line(error)}. "
+                "If it ran out of memory, use a smaller --chunk-rows."
+            ) from error
+        return as_logits(raw.float(), self.output)
 
     def _filled(self, x: Tensor) -> Tensor:
-        """The samples as the module reads them, filled up with zeros; only samples are counted."""
+        """The samples on the device, filled up with copies of the first one; only samples are counted."""
         n = x.shape[0]
         if self.most_rows is not None and self.rows + n > self.most_rows:
             raise OutOfRows
         self.rows += n
         x = x.to(self.device, torch.float32)
         missing = max(self.smallest_call - n, -n % min(ROW_MULTIPLE, self.smallest_call))
-        return functional.pad(x, (0, 0, 0, missing)) if missing else x
+        return torch.cat([x, x[:1].expand(missing, -1)]) if missing else x
+
+
+def first_line(error: Exception) -> str:
+    """An error in one line, with its kind."""
+    return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(".: ")
 
 
 def _not_a_number(sample: Tensor) -> EvenhandError:
@@ -120,13 +139,19 @@ def _slope(logits: Tensor, labels: Tensor, of: GradientOf) -> Tensor:
     """(n, classes) derivative by the logits of the cross-entropy at `labels`: softmax minus one-hot.
 
     The label's own entry is written as minus the sum of the others, since 1 - softmax is rounded to zero where the
-    model is very sure, and the signs of the gradient would be lost. That of the score O_y is -O_y times as much.
+    model is very sure, and the signs of the gradient would be lost. That of the score O_y is -O_y times as much, that
+    of the log-odds of the label against all others is one-hot minus the softmax of the others.
     """
     label = labels[:, None]
     scores = probabilities(logits)
     slope = scores.scatter(1, label, 0)
     slope.scatter_(1, label, -slope.sum(dim=1, keepdim=True))
-    return slope if of == "loss" else slope * -scores.gather(1, label)
+    if of == "loss":
+        return slope
+    if of == "score":
+        return slope * -scores.gather(1, label)
+    others = logits.scatter(1, label, -torch.inf).softmax(dim=1)
+    return -others.scatter_(1, label, -1)
 
 
 def probabilities(logits: Tensor) -> Tensor:
@@ -146,49 +171,3 @@ def as_logits(raw: Tensor, output: str) -> Tensor:
             raw = torch.cat([1 - raw, raw], dim=1)
         return raw.clamp_min(tiny).log()
     return functional.pad(raw, (1, 0)) if raw.shape[1] == 1 else raw
-
-
-def classifier_for(
-    module: nn.Module,
-    x: Tensor,
-    *,
-    classes: int,
-    device: torch.device | str = "cpu",
-    output: OutputForm = "auto",
-    chunk_rows: int | None = None,
-) -> Classifier:
-    """Wrap a module after trying it on real samples: does it read them, and what does it return?"""
-    module = module.to(device).eval()
-    sample = x[:1024].to(device, torch.float32)
-    with torch.no_grad():
-        raw = _tried(module, sample)
-    columns = 2 if raw.ndim == 1 or raw.shape[1] == 1 else raw.shape[1]
-    if columns != classes:
-        raise EvenhandError(f"The model returns {columns} classes, but the data has {classes}.")
-    form = _detect(raw) if output == "auto" else output
-    return Classifier(module, device=device, output=form, chunk_rows=chunk_rows)
-
-
-def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
-    try:
-        raw = module(sample)
-    except Exception as error:  # it is the user's code: whatever it raises is theirs to mend
-        raise EvenhandError(
-            f"The model cannot read the data: a float32 matrix with {sample.shape[1]} columns, one per attribute. "
-            f"It said: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        ) from error
-    if not isinstance(raw, Tensor) or raw.ndim > 2 or len(raw) != len(sample):
-        got = f"a tensor of shape {tuple(raw.shape)}" if isinstance(raw, Tensor) else type(raw).__name__
-        raise EvenhandError(
-            f"The model returned {got} for {len(sample)} samples. "
-            "It must return (n, classes) logits or probabilities, or one score per sample."
-        )
-    return raw
-
-
-def _detect(raw: Tensor) -> Literal["logits", "probabilities"]:
-    """Scores that all lie in [0, 1], and add up to one where there are several, are probabilities."""
-    bounded = bool(((raw >= 0) & (raw <= 1)).all())
-    if raw.ndim == 2 and raw.shape[1] > 1:
-        bounded = bounded and bool(torch.allclose(raw.sum(dim=1), torch.ones(len(raw), device=raw.device), atol=1e-4))
-    return "probabilities" if bounded else "logits"

@@ -9,7 +9,7 @@ from torch import nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.network import load_network
+from evenhand.models.network import load_network, network_files
 
 BUILTIN = Path(str(resources.files("evenhand.models") / "builtin"))
 
@@ -17,7 +17,7 @@ BUILTIN = Path(str(resources.files("evenhand.models") / "builtin"))
 def load_module(data: Dataset, model: str | None) -> tuple[nn.Module, str]:
     """A module and how to name it: built-in for None, else a weights file or `module:function`."""
     if model is None:
-        return _network_for(data, BUILTIN / data.name), f"built-in network for {data.name}"
+        return _builtin_network(data), f"built-in network for {data.name}"
     if Path(model).suffix in (".safetensors", ".json"):
         return _network_for(data, Path(model)), model
     if ":" in model:
@@ -28,20 +28,31 @@ def load_module(data: Dataset, model: str | None) -> tuple[nn.Module, str]:
     )
 
 
-def _network_for(data: Dataset, path: Path) -> nn.Module:
-    if not path.with_suffix(".safetensors").is_file():
-        if path.parent == BUILTIN:
-            raise EvenhandError(
-                f"There is no built-in network for '{data.name}'. Train one: evenhand train {data.name}"
-            )
-        raise EvenhandError(f"There is no file {path.with_suffix('.safetensors')}.")
-    network, description = load_network(path)
-    if description.get("attributes") != data.schema.names:
+def _builtin_network(data: Dataset) -> nn.Module:
+    if data.name not in {path.stem for path in BUILTIN.glob("*.json")}:
         raise EvenhandError(
-            f"The network {path.name} reads the attributes {', '.join(description.get('attributes', []))}, "
-            f"but {data.name} has {', '.join(data.schema.names)}."
+            f"There is no built-in network for '{data.name}'. Name a model of your own with --model, or train one: "
+            f"`evenhand train SCHEMA.toml --out {data.name}` makes it, --model {data.name}.safetensors names it."
         )
+    return _network_for(data, BUILTIN / data.name)
+
+
+def _network_for(data: Dataset, path: Path) -> nn.Module:
+    weights_file, description_file = network_files(path)
+    if not weights_file.is_file():
+        raise EvenhandError(f"There is no file {weights_file}.")
+    network, description = load_network(path)
+    for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
+        if description.get(key) != expected:
+            raise EvenhandError(
+                f"The network {path.name} is for other data: its {key} are {_listed(description.get(key))}, but those "
+                f"of {data.name} are {_listed(expected)}. Choose another network, or correct {description_file}."
+            )
     return network
+
+
+def _listed(values: object) -> str:
+    return ", ".join(map(str, values)) if isinstance(values, list) else "not given"
 
 
 def _call_factory(path: str) -> nn.Module:
@@ -50,11 +61,16 @@ def _call_factory(path: str) -> nn.Module:
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
+        imported = importlib.import_module(module_name)
     except ImportError as error:
         raise EvenhandError(f"Cannot import '{module_name}': {error}. Run from its folder, or install it.") from error
-    except (AttributeError, ValueError) as error:
-        raise EvenhandError(f"'{module_name}' has no function '{function_name}'.") from error
+    except (Exception, SystemExit) as error:  # the user's code again, and it may be a script that ends itself
+        raise EvenhandError(
+            f"Cannot import '{module_name}': it raised {type(error).__name__}: {error}. Correct the module."
+        ) from error
+    if not hasattr(imported, function_name):
+        raise EvenhandError(f"'{module_name}' has no function '{function_name}'. Write module:function.")
+    function = getattr(imported, function_name)
     try:
         module = function if isinstance(function, nn.Module) else function()
     except Exception as error:  # it is the user's code: whatever it raises is theirs to mend

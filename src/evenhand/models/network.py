@@ -1,9 +1,10 @@
 """The built-in network for tables, and its files: safetensors for the weights, JSON for all else."""
 
 import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import safetensors.torch
 import torch
@@ -35,22 +36,45 @@ class FeedForward(nn.Module):
         return logits
 
 
+def network_files(path: Path) -> tuple[Path, Path]:
+    """Where a network's weights and its description are: `path`.safetensors and `path`.json.
+
+    `path` may also be one of the two. Other dots are part of the name.
+    """
+    if not path.name:
+        raise EvenhandError(f"'{path}' is not a name for a network's files. Give one such as {path / 'network'}.")
+    name = path.stem if path.suffix in (".safetensors", ".json") else path.name
+    return path.with_name(f"{name}.safetensors"), path.with_name(f"{name}.json")
+
+
 def save_network(network: FeedForward, description: dict[str, Any], path: Path) -> None:
     """Write `path`.safetensors and `path`.json."""
+    weights_file, description_file = network_files(path)
     weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    with replacing(path.with_suffix(".safetensors")) as temporary:
+    with replacing(weights_file) as temporary:
         safetensors.torch.save_file(weights, temporary)
-    write_json(path.with_suffix(".json"), {"format": FORMAT, "widths": list(network.widths), **description})
+    write_json(description_file, {"format": FORMAT, "widths": list(network.widths), **description})
 
 
 def load_network(path: Path) -> tuple[FeedForward, dict[str, Any]]:
     """Read a network and its description from `path`.safetensors and `path`.json."""
-    description = read_json(path.with_suffix(".json"))
+    weights_file, description_file = network_files(path)
+    description = read_json(description_file)
     if description.get("format") != FORMAT:
-        raise EvenhandError(f"{path.with_suffix('.json')} does not describe a network: its format is not '{FORMAT}'.")
-    network = FeedForward(description["widths"])
+        raise EvenhandError(f"{description_file} does not describe a network: its format is not '{FORMAT}'.")
+    widths = description.get("widths")
+    if not _are_widths(widths):
+        raise EvenhandError(
+            f"{description_file} does not describe a network: its widths are {json.dumps(widths)}, not a list of "
+            "whole numbers, one for each layer. Make the file again with `evenhand train`."
+        )
     try:
-        network.load_state_dict(safetensors.torch.load_file(path.with_suffix(".safetensors")))
+        network = FeedForward(widths)
+        network.load_state_dict(safetensors.torch.load_file(weights_file))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise EvenhandError(f"Cannot read the weights {path.with_suffix('.safetensors')}: {error}") from error
+        raise EvenhandError(f"Cannot read the weights {weights_file}: {error}") from error
     return network, description
+
+
+def _are_widths(widths: object) -> TypeGuard[list[int]]:
+    return isinstance(widths, list) and len(widths) > 1 and all(type(width) is int and width > 0 for width in widths)

@@ -1,10 +1,12 @@
 """Training of the paper's network: Adam, batches of 128, early stopping on a tenth of the training rows."""
 
 import copy
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -46,19 +48,27 @@ def train(
     config: TrainingConfig,
     device: torch.device | str = "cpu",
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    data_argument: str | None = None,
 ) -> tuple[FeedForward, dict[str, Any]]:
-    """Train on the training rows; keep the weights with the lowest loss on the validation rows."""
+    """Train on the training rows; keep the weights with the lowest loss on the validation rows.
+
+    The description names the command that does the same again; `data_argument` is what it says for the data.
+    """
     with one_thread(torch.device(device)):
-        return _train(data, config, device, on_epoch)
+        network, epochs = _train(data, config, device, on_epoch)
+    return network, _description(network, data, config, epochs, data_argument or data.name)
 
 
 def _train(
     data: Dataset, config: TrainingConfig, device: torch.device | str, on_epoch: Callable[[Epoch], None]
-) -> tuple[FeedForward, dict[str, Any]]:
+) -> tuple[FeedForward, int]:
+    """The network, and how many epochs it took."""
     generator = torch.Generator().manual_seed(config.seed)
     x = torch.tensor(data.codes, dtype=torch.float32)
     y = torch.tensor(data.labels)
     rows = torch.tensor(data.train).nonzero()[:, 0]
+    if len(rows) < 2:
+        raise EvenhandError(f"Training {data.name} needs two training rows or more: to fit, and to know when to stop.")
     rows = rows[torch.randperm(len(rows), generator=generator)]
     validation = max(1, round(len(rows) * config.validation_share))
     held, fit = rows[:validation], rows[validation:]
@@ -76,7 +86,7 @@ def _train(
         elif since_best >= config.patience:
             break
     network.load_state_dict(best)
-    return network.cpu(), _description(network, data, config, number)
+    return network.cpu(), number
 
 
 def _initialised(widths: list[int], seed: int) -> FeedForward:
@@ -112,19 +122,40 @@ def accuracy(network: torch.nn.Module, data: Dataset, held_out: bool) -> float:
     return float(right.double().mean())
 
 
-def _description(network: FeedForward, data: Dataset, config: TrainingConfig, epochs: int) -> dict[str, Any]:
+def _description(
+    network: FeedForward, data: Dataset, config: TrainingConfig, epochs: int, data_argument: str
+) -> dict[str, Any]:
     """What the network's JSON file says about how it was made and how good it is."""
-    majority = max((data.labels[~data.train] == label).mean() for label in range(len(data.schema.label.values)))
     return {
         "dataset": data.name,
         "attributes": data.schema.names,
         "classes": data.schema.label.values,
-        "made_by": f"evenhand train {data.name} --seed {config.seed}",
+        "made_by": _command(data_argument, config),
         "training": asdict(config) | {"epochs_run": epochs, "torch": torch.__version__},
         "accuracy": {
             "train": round(accuracy(network, data, held_out=False), 4),
-            "held_out": round(accuracy(network, data, held_out=True), 4),
-            "held_out_majority_class": round(float(majority), 4),
+            **_held_out_accuracy(network, data),
             "paper": data.schema.accuracy_in_paper,
         },
     }
+
+
+def _held_out_accuracy(network: FeedForward, data: Dataset) -> dict[str, float | None]:
+    """How good the network is on the held-out rows, and how good the commonest label is; None without such rows."""
+    if data.train.all():
+        return {"held_out": None, "held_out_majority_class": None}
+    counts = np.bincount(data.labels[~data.train])
+    return {
+        "held_out": round(accuracy(network, data, held_out=True), 4),
+        "held_out_majority_class": round(float(counts.max() / counts.sum()), 4),
+    }
+
+
+def _command(data_argument: str, config: TrainingConfig) -> str:
+    """The command that makes the network again."""
+    words = ["evenhand", "train", data_argument, "--seed", str(config.seed)]
+    if config.epochs != TrainingConfig.epochs:
+        words += ["--epochs", str(config.epochs)]
+    if config.patience != TrainingConfig.patience:
+        words += ["--patience", str(config.patience)]
+    return shlex.join(words)

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from evenhand.data.dataset import Dataset, builtin_names
 from evenhand.data.schema import Schema
 from evenhand.files import write_text
+from evenhand.methods.registry import METHODS
 from evenhand.report.charts import Point, growth_chart, rate_bar, share_bars
 from evenhand.report.statistics import (
     Codes,
@@ -110,6 +111,7 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         goal=schema.label.text(favourable_code(schema)),
         goal_is_favourable=schema.label.favourable is not None,
         budget=budget_text(summary),
+        method_about=METHODS[summary["config"]["method"]].about,
         stopped=STOPPED[summary["search"]["stopped"]],
         rates=_rates(summary),
         clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
@@ -268,6 +270,8 @@ def _marked(codes: Codes, example: Example, schema: Schema, protected: list[int]
 
 def origin(example: Example, data: Dataset) -> str:
     """How a sample relates to the row of the data that its search started from."""
+    if example.seed_row < 0:
+        return "Started from a random sample of the domain, not from a person."
     raw, row = data.codes[example.seed_row], data.clipped[example.seed_row]
     attributes = data.schema.attributes
     changes = [

@@ -256,7 +256,7 @@ class _Examples:
 
     def add(self, batch: _Batch, protected: list[int]) -> None:
         """Look through a batch."""
-        people = batch.unchanged & self._as_they_are[batch.seed_row]
+        people = batch.unchanged & (batch.seed_row >= 0) & self._as_they_are[np.maximum(batch.seed_row, 0)]
         self._people.add(batch, np.flatnonzero(people), protected)
         self._generated.add(batch, np.flatnonzero(~people), protected)
 

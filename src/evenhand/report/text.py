@@ -1,28 +1,29 @@
 """An audit's result in sentences: what was found, in which population, with which budget."""
 
-import math
 import shlex
 from html import escape
 from typing import Any
 
+from evenhand.methods.registry import DEFAULT, METHODS
+
 STOPPED = {
     "completed": "the whole budget was used",
     "max-seconds": "stopped at the time limit",
+    "max-rows": "stopped at the number of model rows allowed",
     "max-findings": "stopped at the number of findings asked for",
     "interrupted": "interrupted; what was found until then is kept",
 }
 
 # Options that a command line leaves out where they have these values.
 DEFAULTS = {
+    "method": DEFAULT,
     "model": None,
     "output": "auto",
     "iterations": 10,
-    "global_step": 1,
-    "local_step": 1,
-    "accept_failed": math.exp(-1),
     "device": "auto",
     "max_seconds": None,
     "max_findings": None,
+    "max_rows": None,
     "chunk_rows": None,
 }
 
@@ -32,7 +33,8 @@ def headline(summary: dict[str, Any]) -> str:
     search = summary["search"]
     return (
         f"{summary['dataset']['name']}, changing {joined(summary['protected'])}: "
-        f"{search['findings']['total']:,} findings among {search['generated']['total']:,} generated samples "
+        f"{counted(search['findings']['total'], 'finding')} among "
+        f"{counted(search['generated']['total'], 'generated sample')} "
         f"({search['success_rate']:.1%}), {search['seeds_with_findings']:,} of {search['seeds']:,} seeds"
     )
 
@@ -41,7 +43,7 @@ def rate_text(rate: dict[str, Any]) -> str:
     """A rate with its population and interval."""
     low, high = rate["interval"]
     return (
-        f"{rate['discriminatory']:,} of {rate['samples']:,} ({rate['rate']:.2%}; "
+        f"{rate['discriminatory']:,} of {rate['samples']:,} ({percent(rate['rate'], 2)}; "
         f"{rate['confidence']:.0%} interval {low:.2%} to {high:.2%})"
     )
 
@@ -65,7 +67,8 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
     search = summary["search"]
     return [
         ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
-        ("model", summary["model"]["name"]),
+        ("model", f"{summary['model']['name']}; returns {summary['model']['output']}"),
+        ("method", f"{summary['config']['method']}: {METHODS[summary['config']['method']].about}"),
         ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
         ("in the data itself", rate_text(summary["data_rate"]["all"])),
         ("budget", budget_text(summary)),
@@ -122,4 +125,6 @@ def command_line(config: dict[str, Any]) -> str:
     for name, default in DEFAULTS.items():
         if config[name] != default:
             words += [f"--{name.replace('_', '-')}", str(config[name])]
+    for name, value in config["settings"].items():
+        words += ["--set", f"{name}={value}"]
     return shlex.join(words)

@@ -20,19 +20,22 @@ from torch import nn
 
 import evenhand
 from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.errors import EvenhandError
 from evenhand.files import read_json, writable_folder, write_json
-from evenhand.measure.rates import Rate, data_rates
-from evenhand.methods.adf import ADF
-from evenhand.models.classifier import Classifier, classifier_for
+from evenhand.measure.rates import Rate, data_rates, discriminatory_rows
+from evenhand.methods.registry import make_method
+from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
+from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.report.page import example_cards, write_report
 from evenhand.report.statistics import read_statistics
 from evenhand.report.text import headline, html_table
 from evenhand.runs.config import AuditConfig
 from evenhand.runs.findings import findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.search.search import Limits, Progress, Search, SearchResult
+from evenhand.search.method import Method
+from evenhand.search.search import Progress, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
 
@@ -68,7 +71,15 @@ class Audit:
     def load(cls, folder: Path) -> "Audit":
         """Read an audit back from its folder."""
         summary = read_json(folder / SUMMARY)
-        return cls(folder, summary, load_dataset(summary["config"]["dataset"]))
+        if summary.get("kind") != "audit" or not (folder / FINDINGS).is_file():
+            raise EvenhandError(f"{folder} does not hold an audit: it needs {SUMMARY} and {FINDINGS} of one run.")
+        data = load_dataset(summary["config"]["dataset"])
+        if len(data.codes) != summary["dataset"]["rows"]:
+            raise EvenhandError(
+                f"The data of {folder} had {summary['dataset']['rows']:,} rows, but {data.name} has "
+                f"{len(data.codes):,} now. The report needs the data that was audited."
+            )
+        return cls(folder, summary, data)
 
 
 class Stages:
@@ -107,33 +118,52 @@ def audit(
         dataset = data if isinstance(data, Dataset) else load_dataset(data)
         names = protected.split(",") if isinstance(protected, str) else protected
         config = AuditConfig.checked(
-            dataset=dataset.name if isinstance(data, Dataset) else data,
+            dataset=dataset.name if isinstance(data, Dataset) else _lasting_name(data),
             protected=[name.strip() for name in names] if names else dataset.schema.protected,
             model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
             **settings,
         )
         device = choose_device(config.device)
+        method = make_method(config.method, config.settings)
         space = TableSpace(dataset.schema, config.protected, device)
         classifier, model_name = _classifier(dataset, model, config, device)
-    folder = writable_folder(Path(tempfile.mkdtemp(prefix="evenhand-") if out is None else out))
-    summary = _run(config, dataset, space, classifier, folder, stages, on_progress)
-    summary["model"]["name"] = model_name
-    statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
-    cards = example_cards(statistics, dataset, config.protected)
-    summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
-    write_json(folder / SUMMARY, summary)
-    write_report(folder / REPORT, summary, statistics, dataset)
+    with _result_folder(out) as folder, interrupt_as_wish() as interrupted:
+        summary = _run(config, dataset, space, classifier, method, folder, stages, on_progress, interrupted)
+        summary["model"]["name"] = model_name
+        statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
+        cards = example_cards(statistics, dataset, config.protected)
+        summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
+        write_json(folder / SUMMARY, summary)
+        write_report(folder / REPORT, summary, statistics, dataset)
     result = Audit(folder, read_json(folder / SUMMARY), dataset)
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
 
 
+@contextmanager
+def _result_folder(out: str | Path | None) -> Iterator[Path]:
+    """The folder for results, tried before the work; one that was made for a run that then failed goes away again."""
+    existed = out is not None and Path(out).exists()
+    folder = writable_folder(Path(tempfile.mkdtemp(prefix="evenhand-") if out is None else out))
+    try:
+        yield folder
+    except BaseException:
+        if not existed:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _lasting_name(data: str) -> str:
+    """A schema file's full path, so that the report can be written again from another folder."""
+    return str(Path(data).resolve()) if data.endswith(".toml") else data
+
+
 def _classifier(
     data: Dataset, model: str | nn.Module | None, config: AuditConfig, device: torch.device
 ) -> tuple[Classifier, str]:
     module, name = (model, type(model).__name__) if isinstance(model, nn.Module) else load_module(data, model)
-    sample = torch.tensor(data.codes[:1024], dtype=torch.float32)
+    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
     classes = len(data.schema.label.values)
     classifier = classifier_for(
         module, sample, classes=classes, device=device, output=config.output, chunk_rows=config.chunk_rows
@@ -146,31 +176,52 @@ def _run(
     data: Dataset,
     space: TableSpace,
     model: Classifier,
+    method: Method,
     folder: Path,
     stages: Stages,
     on_progress: Callable[[Progress], None],
+    interrupted: Callable[[], bool],
 ) -> dict[str, Any]:
     """The measurements and the search, with findings going to the folder."""
     started = datetime.now(UTC)
     with stages.timed("seeds"):
         rows = choose_seeds(data, config.seeds, config.seed)
-    with one_thread(model.device), interrupt_as_wish() as interrupted:
+    with one_thread(model.device):
         with stages.timed("data rate"):
-            rates = data_rates(model, space, data)
-        model.rows, model.seconds = 0, 0.0
+            rates = _data_rates(model, space, data, config.seed, on_progress, interrupted)
         with stages.timed("search"), findings_file(folder / FINDINGS, space) as writer:
             search = Search(
                 model,
                 space,
-                ADF(global_step=config.global_step, local_step=config.local_step, accept_failed=config.accept_failed),
+                method,
                 seed=config.seed,
-                limits=Limits(config.iterations, config.steps, config.max_seconds, config.max_findings),
+                limits=config.limits,
                 sink=writer.write,
                 on_progress=on_progress,
                 interrupted=interrupted,
             )
             result = search.run(data.codes[rows], rows)
+            for earlier in (SUMMARY, REPORT):  # they would not belong to the findings that come now
+                (folder / earlier).unlink(missing_ok=True)
     return _summary(config, data, model, rates, result, stages, started)
+
+
+def _data_rates(
+    model: Classifier,
+    space: TableSpace,
+    data: Dataset,
+    seed: int,
+    on_progress: Callable[[Progress], None],
+    interrupted: Callable[[], bool],
+) -> dict[str, Rate]:
+    start = time.perf_counter()
+
+    def on_done(done: int, total: int) -> None:
+        seconds = time.perf_counter() - start
+        on_progress(Progress("data", total, done, total, 0, seconds, seconds / done * (total - done)))
+
+    rows, hit = discriminatory_rows(model, space, data, seed=seed, interrupted=interrupted, on_done=on_done)
+    return data_rates(data, rows, hit)
 
 
 def _summary(
@@ -199,9 +250,13 @@ def _summary(
             "tried": counts.tried,
             "generated": counts.generated | {"total": counts.all_generated},
             "findings": counts.findings | {"total": counts.all_findings},
+            "notes": result.notes,
             "success_rate": counts.all_findings / counts.all_generated if counts.all_generated else 0.0,
             "model_rows": model.rows,
-            "model_share_of_time": round(model.seconds / stages.seconds["search"], 4),
+            # On CUDA the clock sees only how long it takes to hand over the work.
+            "model_share_of_time": round(model.seconds / stages.seconds["search"], 4)
+            if model.device.type == "cpu"
+            else None,
             "findings_per_second": round(counts.all_findings / stages.seconds["search"], 1),
             "seconds": {phase: round(seconds, 3) for phase, seconds in result.seconds.items()},
             "growth": [list(point) for point in counts.growth],

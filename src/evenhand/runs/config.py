@@ -1,14 +1,15 @@
 """What an audit is asked to do: everything that, with the data and the model, decides its findings."""
 
-import math
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.errors import EvenhandError
+from evenhand.methods.registry import DEFAULT
 from evenhand.models.classifier import OutputForm
+from evenhand.search.search import Limits
 
-OPTION_NAMES = {"protected": "protected attributes", "chunk_rows": "chunk-rows"}
+OPTION_NAMES = {"protected": "protected attributes"}
 
 
 class AuditConfig(BaseModel):
@@ -20,18 +21,22 @@ class AuditConfig(BaseModel):
     protected: list[str] = Field(min_length=1)
     model: str | None = None
     output: OutputForm = "auto"
-    method: str = "adf"
+    method: str = DEFAULT
+    settings: dict[str, int | float | str] = {}  # of the method
     seeds: int = Field(default=1000, ge=1)
     iterations: int = Field(default=10, ge=1)
     steps: int = Field(default=1000, ge=0)
-    global_step: int = Field(default=1, ge=1)
-    local_step: int = Field(default=1, ge=1)
-    accept_failed: float = Field(default=math.exp(-1), ge=0, le=1)
     seed: int = 0
     device: str = "auto"
     max_seconds: float | None = Field(default=None, gt=0)
     max_findings: int | None = Field(default=None, ge=1)
+    max_rows: int | None = Field(default=None, ge=1)
     chunk_rows: int | None = Field(default=None, ge=1)
+
+    @property
+    def limits(self) -> Limits:
+        """What a search may do."""
+        return Limits(self.iterations, self.steps, self.max_seconds, self.max_findings, self.max_rows)
 
     @classmethod
     def checked(cls, **settings: Any) -> "AuditConfig":

@@ -1,6 +1,7 @@
 """Ctrl-C as a wish to stop rather than a crash."""
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ def interrupt_as_wish() -> Iterator[Callable[[], bool]]:
 
     def on_interrupt(_number: int, _frame: FrameType | None) -> None:
         pressed.set()
+        print("\nStopping; what was found is kept. Ctrl-C again discards it.", file=sys.stderr, flush=True)
         signal.signal(signal.SIGINT, before)
 
     signal.signal(signal.SIGINT, on_interrupt)

@@ -4,6 +4,8 @@ Each number is a hash of (run seed, phase, walk, step, which), so a walk sees th
 order and on any device. The hash is the finaliser of SplitMix64.
 """
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,16 @@ class Draws:
             self._block = block
             self._numbers = list(self._generate(block).unbind())
         return self._numbers[position * self._per_step + which]
+
+    def all_of(self, step: int) -> Tensor:
+        """(n, per_step) all numbers of one step."""
+        return torch.stack([self.step(step, which) for which in range(self._per_step)], dim=1)
+
+    def derived(self, per_step: int) -> "Draws":
+        """Other numbers for the same walks, independent of these."""
+        other = copy.copy(self)
+        other._walks, other._per_step, other._block = _mix(self._walks + _GOLDEN), per_step, -1
+        return other
 
     def keep(self, walks: Tensor) -> None:
         """Go on with some of the walks, by mask; their numbers stay the same."""

@@ -33,7 +33,7 @@ class Findings:
     score: NDArray[np.float32]  # O_y(x), y the sample's label
     witness_score: NDArray[np.float32]  # O_y(x')
     phase: NDArray[np.int8]  # position in PHASES
-    seed: NDArray[np.int64]  # the row of the data that the search started from
+    seed: NDArray[np.int64]  # the row of the data that the search started from; below zero: a random sample
     step: NDArray[np.int32]
 
     def __len__(self) -> int:

@@ -36,7 +36,7 @@ class Limits:
 class Progress:
     """Where a search stands."""
 
-    phase: Phase
+    phase: Phase | Literal["data"]  # data: the rate among the people in the data
     walks: int  # stepping together in this phase
     done: int  # iterations or steps
     total: int
@@ -54,6 +54,7 @@ class SearchResult:
     seeds_with_findings: int = 0
     stopped: StopReason = "completed"
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    notes: dict[str, float] = field(default_factory=dict)  # what a method measured on the way
 
 
 class Search:
@@ -152,5 +153,7 @@ class Search:
         seconds = time.perf_counter() - self._start
         before = 0.0 if phase == "global" else self.result.seconds["global"]
         left = (seconds - before) / done * (total - done)
+        if self.limits.max_seconds is not None:
+            left = min(left, max(0.0, self.limits.max_seconds - seconds))
         findings = self._recorder.counts.all_findings
         self._on_progress(Progress(phase, walks, done, total, findings, seconds, left))

@@ -42,19 +42,22 @@ class TwoPhase(Method):
         for places in torch.split(torch.arange(len(start_ids), device=ids.device), BLOCK_WALKS):
             self.local_phase(search, starts.take(places), start_ids[places])
 
-    def global_phase(self, search: Search, x: Tensor, ids: Tensor) -> tuple[Checked, Tensor]:
+    def global_phase(
+        self, search: Search, x: Tensor, ids: Tensor, iterations: int | None = None
+    ) -> tuple[Checked, Tensor]:
         """Algorithm 1 for all seeds at once: those that have found something leave the batch."""
+        iterations = search.limits.iterations if iterations is None else iterations
         checked = search.look(x, "global", 0, ids)
         walk = search.walk(checked, ids, "global", block_steps=1)  # another set of walks at each iteration
         found, found_ids = [], []
-        for iteration in range(1, search.limits.iterations + 1):
-            search.report("global", len(checked), iteration, search.limits.iterations)
+        for iteration in range(1, iterations + 1):
+            search.report("global", len(checked), iteration, iterations)
             found.append(checked.take(checked.hit))
             found_ids.append(ids[checked.hit])
             search.result.seeds_with_findings += len(found[-1])
             ids = ids[~checked.hit]
             walk.keep(~checked.hit)
-            if not len(ids) or iteration == search.limits.iterations or search.should_stop():
+            if not len(ids) or iteration == iterations or search.should_stop():
                 break
             checked = search.look(self.global_move(walk), "global", iteration, ids)
             walk.move(checked)

@@ -16,10 +16,17 @@ SMALLEST_SALIENCY = 1e-30  # an element without any gradient is as unimportant a
 class Walk:
     """A batch of walks. A method reads it and says where to go; the search checks and moves it."""
 
+    x: Tensor  # (n, d) where each walk stands, and what the check said there: see `Checked`
+    own: Tensor
+    label: Tensor
+    pair: Tensor
+    score: Tensor
+    pair_score: Tensor
+
     def __init__(self, model: Classifier, space: TableSpace, at: Checked, draws: Draws) -> None:
         self.model = model
         self.space = space
-        self.x, self.own, self.label, self.pair = at.x, at.own, at.label, at.pair
+        self._stand(at)
         self.step = 0
         self.memory: dict[str, Tensor] = {}  # what a method remembers for each walk, (n, …) each
         self._draws = draws
@@ -50,6 +57,10 @@ class Walk:
         """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
         return self._draws.step(self.step, which)
 
+    def uniform_elements(self) -> Tensor:
+        """(n, d) more of this step's random numbers, one for each element."""
+        return self._draws.derived(self.x.shape[1]).all_of(self.step)
+
     def choose(self, weights: Tensor, which: int) -> Tensor:
         """(n,) an element for each walk, with probability proportional to its weight (n, elements).
 
@@ -67,18 +78,28 @@ class Walk:
     def move(self, to: Checked, accept: Tensor | None = None) -> None:
         """Go on from `to` where accepted (n,), or everywhere, and from here otherwise; then the next step begins."""
         if accept is None:
-            self.x, self.label, self.pair = to.x, to.label, to.pair
             accept = torch.ones_like(to.hit)
+            self._stand(to)
         else:
             self.x = torch.where(accept[:, None], to.x, self.x)
             self.label = torch.where(accept, to.label, self.label)
             self.pair = torch.where(accept, to.pair, self.pair)
+            self.score = torch.where(accept, to.score, self.score)
+            self.pair_score = torch.where(accept, to.pair_score, self.pair_score)
         self._moved = accept if self._moved is None else self._moved | accept
         self.step += 1
 
     def keep(self, walks: Tensor) -> None:
         """Go on with some of the walks (n,), by mask."""
-        self.x, self.own, self.label, self.pair = (field[walks] for field in (self.x, self.own, self.label, self.pair))
+        self._take(walks)
         self.memory = {name: field[walks] for name, field in self.memory.items()}
         self._gradient = self._moved = None
         self._draws.keep(walks)
+
+    def _stand(self, at: Checked) -> None:
+        self.x, self.own, self.label, self.pair = at.x, at.own, at.label, at.pair
+        self.score, self.pair_score = at.score, at.pair_score
+
+    def _take(self, walks: Tensor) -> None:
+        self.x, self.own, self.label, self.pair = (f[walks] for f in (self.x, self.own, self.label, self.pair))
+        self.score, self.pair_score = self.score[walks], self.pair_score[walks]

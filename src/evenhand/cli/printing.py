@@ -1,0 +1,26 @@
+"""Tables on a terminal."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evenhand.report.tables import Table
+
+
+def print_tables(title: str, tables: "list[Table]") -> None:
+    """Print tables with their remarks; text from data is never read as markup."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    console = Console(highlight=False, markup=False)
+    console.print(Text(title, style="bold"))
+    for table in tables:
+        shown = RichTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+        for position, heading in enumerate(table.header):
+            shown.add_column(Text(heading), justify="right" if position else "left")
+        for row in table.rows:
+            shown.add_row(*(Text(cell) for cell in row))
+        console.print(Text(f"\n{table.title}", style="bold"))
+        console.print(shown)
+        for remark in table.remarks:
+            console.print(Text(f"- {remark}"))

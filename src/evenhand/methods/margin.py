@@ -1,0 +1,131 @@
+"""Margin: our own method. It predicts from gradients which moves keep a pair on both sides of the boundary.
+
+A pair is discriminatory while the log-odds of x's label are above zero for x and below for its witness. Both change
+along a move by about the gradient times the step, so most moves that would lose the pair can be told beforehand, and
+the model is asked about the others only.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from evenhand.errors import EvenhandError
+from evenhand.search.check import Checked
+from evenhand.search.method import Needs
+from evenhand.search.search import Search
+from evenhand.search.space import TableSpace
+from evenhand.search.two_phase import TwoPhase
+from evenhand.search.walk import Walk
+
+LARGEST_ODDS = 16.0  # beyond it a float32 score is 0 or 1
+UNLIKELY = 1e-9  # the weight of a move that is predicted to lose the pair, or that goes straight back
+MOST_DONORS = 4_096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Margin(TwoPhase):
+    """Newton steps to the boundary, bridges to known findings for seeds that are left, then walks inside the margin."""
+
+    name: ClassVar[str] = "margin"
+    needs: ClassVar[Needs] = "gradients"
+    longest_step: int = 3  # local moves go 1 to this many codes
+    caution: float = 0.3  # a move is taken to keep the pair if this share of its slack is left
+
+    def __post_init__(self) -> None:
+        if self.longest_step < 1:
+            raise EvenhandError("longest_step is a whole number of at least 1.")
+        if not 0 <= self.caution < 1:
+            raise EvenhandError(f"caution is a share from 0 to below 1; {self.caution} is not.")
+
+    def global_phase(
+        self, search: Search, x: Tensor, ids: Tensor, iterations: int | None = None
+    ) -> tuple[Checked, Tensor]:
+        """Steps towards the boundary; the last iterations are kept for bridges to what was found meanwhile."""
+        wanted = search.limits.iterations if iterations is None else iterations
+        newton = max(1, wanted - len(search.space.sizes).bit_length() - 1)
+        found, found_ids = super().global_phase(search, x, ids, newton)
+        left = ~torch.isin(ids, found_ids)
+        if newton == wanted or not len(found) or not left.any() or search.should_stop():
+            return found, found_ids
+        bridged = self._bridge(search, x[left], ids[left], found.x, newton)
+        search.result.seeds_with_findings += len(bridged)
+        return Checked.joined([found, bridged]), torch.cat([found_ids, ids[left]])
+
+    def global_move(self, walk: Walk) -> Tensor:
+        """Move a random half of the attributes so far that the pair's mean log-odds are predicted to be zero."""
+        g, g_pair = walk.gradients(of="odds")
+        slope = (g + g_pair) / 2 * walk.space.free
+        mean = (log_odds(walk.score) + log_odds(walk.pair_score))[:, None] / 2
+        direction = -slope.sign() * mean.sign()
+        room = torch.where(direction > 0, walk.space.upper - walk.x, walk.x - walk.space.lower)
+        room = room * (walk.uniform_elements() < 0.5)
+        gain = (slope.abs() * room).sum(dim=1, keepdim=True)  # what moving them all the way would bring
+        share = (mean.abs() / gain.clamp_min(UNLIKELY)).clamp_max(1)
+        move = direction * torch.ceil(share * room)
+        random = walk.space.nudge(walk.x, walk.choose(torch.ones_like(g), which=0), walk.coin(which=1))
+        return torch.where(move.any(dim=1, keepdim=True), walk.space.move(walk.x, move), random)
+
+    def _bridge(self, search: Search, x: Tensor, ids: Tensor, donors: Tensor, step: int) -> Checked:
+        """Take over one attribute after another from the nearest finding; bisect for the first that makes a finding.
+
+        The far end of a bridge has all non-protected values of a finding, so it is discriminatory by definition.
+        """
+        space = search.space
+        donor = space.with_combination(nearest(x, donors[:MOST_DONORS], space), space.combination(x))
+        differs = x != donor
+        numbers = search.draws(ids, "global", x.shape[1], 1).derived(x.shape[1]).all_of(step)
+        order = torch.where(differs, numbers, 1.0).argsort(dim=1).argsort(dim=1)  # (n, d) places on the way
+        near, far = torch.zeros_like(ids), differs.sum(dim=1)  # how many attributes are taken over: no finding, one
+        while int((far - near).max()) > 1:
+            middle = (near + far) // 2
+            checked = search.look(torch.where(order < middle[:, None], donor, x), "global", step, ids)
+            near, far = torch.where(checked.hit, near, middle), torch.where(checked.hit, middle, far)
+            step += 1
+        return search.look(torch.where(order < far[:, None], donor, x), "global", step, ids)
+
+    def local_move(self, walk: Walk) -> Tensor:
+        """One random attribute by 1 to `longest_step` codes, among the moves that are predicted to keep the pair."""
+        g, g_pair = walk.gradients(of="odds")
+        odds, odds_pair = log_odds(walk.score)[:, None], log_odds(walk.pair_score)[:, None]
+        length = 1 + torch.floor(walk.uniform(which=2) * self.longest_step)[:, None]
+        up = torch.minimum(length, walk.space.upper - walk.x)  # (n, d)
+        down = torch.maximum(-length, walk.space.lower - walk.x)
+        step = torch.cat([up, down], dim=1)  # (n, 2 d) all moves; one that the domain cuts to nothing is never made
+        slack = torch.minimum(odds + step * torch.cat([g, g], 1), -odds_pair - step * torch.cat([g_pair, g_pair], 1))
+        keeps = slack > self.caution * torch.minimum(odds, -odds_pair)
+        weight = torch.where(keeps, 1.0, UNLIKELY)
+        if "back" in walk.memory:
+            weight.scatter_(1, walk.memory["back"][:, None], UNLIKELY)
+        weight = weight * (step * walk.space.free.repeat(2) != 0)
+        choice = choose(weight, walk.uniform(which=0))
+        walk.memory["choice"] = choice
+        attribute = choice % walk.x.shape[1]
+        return walk.space.nudge(walk.x, attribute, step.gather(1, choice[:, None]).squeeze(1))
+
+    def accepts(self, walk: Walk, checked: Checked) -> Tensor:
+        """Findings only; the next move does not go straight back."""
+        choice, width = walk.memory["choice"], walk.x.shape[1]
+        back = walk.memory.get("back", choice)
+        walk.memory["back"] = torch.where(checked.hit, (choice + width) % (2 * width), back)
+        return checked.hit
+
+
+def log_odds(score: Tensor) -> Tensor:
+    """Scores as log-odds, bounded where float32 has no more to say."""
+    return torch.logit(score).clamp(-LARGEST_ODDS, LARGEST_ODDS)
+
+
+def choose(weight: Tensor, number: Tensor) -> Tensor:
+    """(n,) a column for each row of weights (n, k), with probability proportional to its weight."""
+    reach = weight.cumsum(dim=1)
+    mark = number[:, None] * reach[:, -1:]
+    return torch.searchsorted(reach, mark, right=True).squeeze(1).clamp_max_(weight.shape[1] - 1)
+
+
+def nearest(x: Tensor, donors: Tensor, space: TableSpace) -> Tensor:
+    """(n, d) for each sample the donor that is nearest in its non-protected attributes, each scaled to [0, 1]."""
+    scale = space.free / (space.upper - space.lower).clamp_min(1)
+    parts = [torch.cdist(part * scale, donors * scale, p=1).argmin(dim=1) for part in torch.split(x, MOST_DONORS)]
+    return donors[torch.cat(parts)]

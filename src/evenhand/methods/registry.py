@@ -1,0 +1,57 @@
+"""All methods by name."""
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from evenhand.errors import EvenhandError, unknown_name
+from evenhand.methods.adf import ADF
+from evenhand.methods.aequitas import Aequitas
+from evenhand.methods.eidig import EIDIG
+from evenhand.methods.genetic import Genetic
+from evenhand.methods.label_only import LabelOnly
+from evenhand.methods.maft import MAFT
+from evenhand.methods.margin import Margin
+from evenhand.methods.symbolic import SymbolicGeneration
+from evenhand.methods.themis import Themis
+from evenhand.search.method import Method
+
+DEFAULT = "margin"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method's class, the settings that its name stands for, and what it is."""
+
+    method: type[Method]
+    about: str
+    preset: tuple[tuple[str, Any], ...] = ()
+
+
+METHODS: dict[str, Entry] = {
+    "margin": Entry(Margin, "our own: walks inside the margin that gradients predict"),
+    "adf": Entry(ADF, "the paper's: gradients of both members of a pair"),
+    "eidig": Entry(EIDIG, "ADF's successor: momentum, gradients refreshed now and then"),
+    "maft": Entry(MAFT, "black box: gradients estimated from scores"),
+    "labels": Entry(LabelOnly, "black box: labels alone"),
+    "genetic": Entry(Genetic, "black box: a population that evolves, then random local search"),
+    "sg": Entry(SymbolicGeneration, "symbolic generation: local trees, path constraints, a solver"),
+    "aequitas": Entry(Aequitas, "random, then local search with learned probabilities (fully directed)"),
+    "aequitas-semi": Entry(Aequitas, "AEQUITAS, semi-directed", (("variant", "semi"),)),
+    "aequitas-random": Entry(Aequitas, "AEQUITAS, random local search", (("variant", "random"),)),
+    "themis": Entry(Themis, "uniform sampling of the domain"),
+}
+
+
+def make_method(name: str, settings: dict[str, Any] | None = None) -> Method:
+    """A method by name with its own settings; whatever is wrong with them is said."""
+    if name not in METHODS:
+        raise unknown_name("method", name, METHODS)
+    entry = METHODS[name]
+    known: list[str] = [field.name for field in fields(entry.method)] if is_dataclass(entry.method) else []
+    for setting in settings or {}:
+        if setting not in known:
+            raise unknown_name(f"setting of method {name} called", setting, known)
+    try:
+        return entry.method(**(dict(entry.preset) | (settings or {})))
+    except TypeError as error:
+        raise EvenhandError(f"A setting of method {name} has a wrong type: {error}.") from error
