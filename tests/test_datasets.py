@@ -149,5 +149,5 @@ def test_a_parquet_file_keeps_the_meaning_of_its_types(tmp_path: Path) -> None:
 def test_a_repeated_column_is_refused(schema_file: Path) -> None:
     table = schema_file.parent / "people.csv"
     table.write_text(table.read_text().replace("id;", "age;", 1))
-    with pytest.raises(EvenhandError, match="several columns called 'age'. Rename"):
+    with pytest.raises(EvenhandError, match=r"several columns called 'age'\. Rename"):
         load_dataset(str(schema_file))

@@ -61,6 +61,7 @@ def test_rates_are_of_people_clipped_into_the_domain() -> None:
     data = Dataset(schema_of([(0, 1), (0, 3)]), codes, np.array([0, 1]), np.array([True, False]))
     model, space = classifier_of(ReadsA0OnlyInTheDomain()), TableSpace(data.schema, ["a0"])
     assert not has_witness(model.module, data.schema, space.protected, codes[1])
-    assert discriminatory_rows(model, space, data).tolist() == [True, True]
-    rates = data_rates(model, space, data)
+    rows, hit = discriminatory_rows(model, space, data)
+    assert hit.tolist() == [True, True]
+    rates = data_rates(data, rows, hit)
     assert (rates["all"].discriminatory, rates["held_out"].discriminatory) == (2, 1)

@@ -174,7 +174,7 @@ def test_schema_errors_say_where(changes: dict[str, Any], message: str) -> None:
         ({"kind": "number", "domain": [0, 1], "missing": {"code": -(2**24) - 1}}, "missing, code"),
         (
             {"kind": "category", "categories": ["u", "v"], "domain": [0, 2]},
-            "beyond the categories, whose codes are 0 to 1",
+            "the categories, whose codes are 0 to 1",
         ),
         ({"kind": "category", "categories": ["u", "v"], "domain": [-1, 1]}, "beyond the categories"),
         ({"kind": "category", "categories": ["u", "v", "u"]}, "found twice: u"),

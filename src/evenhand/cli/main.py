@@ -10,6 +10,7 @@ from evenhand.cli.audit import audit
 from evenhand.cli.compare import compare
 from evenhand.cli.data import data_app
 from evenhand.cli.report import report
+from evenhand.cli.reproduce import reproduce_app
 from evenhand.cli.train import train
 from evenhand.errors import EvenhandError
 
@@ -24,6 +25,7 @@ app.command()(compare)
 app.command()(train)
 app.command()(report)
 app.add_typer(data_app, name="data")
+app.add_typer(reproduce_app, name="reproduce")
 
 
 def _version(wanted: bool) -> None:

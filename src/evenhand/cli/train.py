@@ -15,7 +15,7 @@ def train(
     seed: Annotated[int, typer.Option(help="Decides the first weights and the order of rows.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="At most so many passes over the training rows.")] = 100,
     patience: Annotated[int, typer.Option(min=1, help="Stop after so many epochs without improvement.")] = 10,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Where to: NAME.safetensors and NAME.json.", show_default="evenhand-out/DATA")
     ] = None,
@@ -31,22 +31,23 @@ def train(
     from evenhand.data.dataset import load_dataset
     from evenhand.files import writable_folder
     from evenhand.models.devices import choose_device
-    from evenhand.models.network import save_network
+    from evenhand.models.network import network_files, save_network
     from evenhand.models.training import TrainingConfig
     from evenhand.models.training import train as train_network
 
     dataset = load_dataset(data)
     path = out or Path("evenhand-out") / dataset.name
+    files = ", ".join(map(str, network_files(path)))
     writable_folder(path.parent)
     config = TrainingConfig(epochs=epochs, patience=patience, seed=seed)
     talkative = not quiet and not as_json
     on_epoch = _say_epoch if talkative else _say_nothing
-    network, description = train_network(dataset, config, choose_device(device), on_epoch)
+    network, description = train_network(dataset, config, choose_device(device), on_epoch, data_argument=data)
     save_network(network, description, path)
     if as_json:
         typer.echo(json.dumps(description, indent=2))
     elif not quiet:
-        _print_accuracy(description["accuracy"], path)
+        _print_accuracy(description["accuracy"], files)
 
 
 def _say_nothing(epoch: "Epoch") -> None:
@@ -62,9 +63,13 @@ def _say_epoch(epoch: "Epoch") -> None:
     )
 
 
-def _print_accuracy(accuracy: dict[str, Any], path: Path) -> None:
-    typer.echo(f"accuracy  train {accuracy['train']:.2%}, held out {accuracy['held_out']:.2%}")
-    typer.echo(f"          always the commonest label: {accuracy['held_out_majority_class']:.2%} of the held-out rows")
+def _print_accuracy(accuracy: dict[str, Any], files: str) -> None:
+    if accuracy["held_out"] is None:
+        typer.echo(f"accuracy  train {accuracy['train']:.2%}; no rows are held out")
+    else:
+        typer.echo(f"accuracy  train {accuracy['train']:.2%}, held out {accuracy['held_out']:.2%}")
+        common = accuracy["held_out_majority_class"]
+        typer.echo(f"          always the commonest label: {common:.2%} of the held-out rows")
     if accuracy["paper"] is not None:
         typer.echo(f"          the paper's network, on its training rows: {accuracy['paper']:.2%}")
-    typer.echo(f"written   {path.with_suffix('.safetensors')}, {path.with_suffix('.json')}")
+    typer.echo(f"written   {files}")

@@ -18,7 +18,7 @@ from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, unknown_name
 
 BUILTIN = Path(str(resources.files("evenhand.data") / "builtin"))
-LARGEST_WHOLE = 2**53  # float64 holds every whole number up to here
+LARGEST_WHOLE = 2.0**53  # float64 holds every whole number up to here
 
 
 @dataclass(frozen=True)

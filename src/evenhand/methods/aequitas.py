@@ -95,10 +95,11 @@ class Aequitas(Method):
         search.result.seeds_with_findings += len(starts)
         return starts, ids[checked.hit]
 
-    def local_phase(self, search: Search, starts: Checked, ids: Tensor, preferences: Preferences) -> None:
+    def local_phase(self, search: Search, starts: Checked, ids: Tensor, preferences: Preferences | None = None) -> None:
         """From all starts at once: look at a neighbour, step there or stay, learn."""
         if not len(starts):
             return
+        preferences = preferences or Preferences.none(search.space)
         walk = search.walk(starts, ids, "local", BLOCK_STEPS)
         for step in range(search.limits.steps):
             if search.should_stop():

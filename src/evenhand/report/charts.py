@@ -123,3 +123,54 @@ def _apart(heights: list[float]) -> list[float]:
     upper, lower = heights
     lower = min(max(lower, upper + LABEL_ROOM), HEIGHT - BOTTOM - LABEL_ROOM / 2)
     return [max(min(upper, lower - LABEL_ROOM), 16), lower]
+
+
+def seeds_chart(curves: dict[str, list[Point]]) -> Markup:
+    """Unique samples and findings over seeds explored, one small panel for each method, with scales of their own."""
+    panels = [_seeds_panel(name, points) for name, points in curves.items() if points]
+    return Markup("").join(panels)
+
+
+def _seeds_panel(name: str, points: list[Point]) -> Markup:
+    width, height, left, bottom = 340, 220, 10, 40
+    x_most, y_most = points[-1][0], max(max(generated for _, generated, _ in points), 1)
+
+    def place(seeds: int, count: int) -> str:
+        x = left + (width - left - 90) * seeds / x_most
+        return f"{x:.1f},{height - bottom - (height - bottom - 30) * count / y_most:.1f}"
+
+    lines = [
+        Markup('<polyline fill="none" stroke="{}" stroke-width="2" points="{}"/>').format(
+            colour, " ".join(place(point[0], point[column]) for point in [(0, 0, 0), *points])
+        )
+        for column, colour in ((1, "#6b7fa3"), (2, "#b3261e"))
+    ]
+    names = [
+        Markup('<text x="{}" y="{}" font-size="12" fill="{}">{} {:,}</text>').format(
+            width - 88,
+            max(14.0, float(place(0, points[-1][column]).split(",")[1]) + shift),
+            colour,
+            label,
+            points[-1][column],
+        )
+        for column, colour, label, shift in ((1, "#6b7fa3", "samples", -2), (2, "#b3261e", "findings", 12))
+    ]
+    text = f"{name.upper()}: {points[-1][1]:,} unique samples and {points[-1][2]:,} findings after {x_most:,} seeds."
+    return Markup(
+        '<svg viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img"><title>{t}</title>'
+        '<text x="{l}" y="16" font-size="13" fill="currentColor">{n}</text>'
+        '<line x1="{l}" x2="{e}" y1="{b}" y2="{b}" stroke="currentColor" opacity=".4"/>'
+        '<text x="{e}" y="{y}" font-size="12" text-anchor="end" fill="currentColor">{x:,} seeds explored</text>'
+        "{p}</svg>"
+    ).format(
+        w=width,
+        h=height,
+        t=text,
+        l=left,
+        n=name.upper(),
+        e=width - 90,
+        b=height - bottom,
+        y=height - bottom + 18,
+        x=x_most,
+        p=Markup("").join([*lines, *names]),
+    )

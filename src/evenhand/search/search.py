@@ -93,8 +93,12 @@ class Search:
             self._recorder.close()
             self.model.most_rows = None
         self._stop_if(self._recorder.full, "max-findings")
-        self.result.seconds[self._phase] = time.perf_counter() - self._start - sum(self.result.seconds.values())
+        self._end_phase()
         return self.result
+
+    def _end_phase(self) -> None:
+        """Add the time since the last change to the phase that ran; some methods go back and forth."""
+        self.result.seconds[self._phase] += time.perf_counter() - self._start - sum(self.result.seconds.values())
 
     def look(self, x: Tensor, phase: Phase, step: int, ids: Tensor) -> Checked:
         """Check samples (n, d) that belong to the seeds `ids` (n,), and count them."""
@@ -112,7 +116,7 @@ class Search:
     def _affordable(self, x: Tensor, phase: Phase, rows_each: int) -> int:
         """How many of the samples the budget of rows still allows for; also the place that sees a phase begin."""
         if phase != self._phase:
-            self.result.seconds[self._phase] = time.perf_counter() - self._start
+            self._end_phase()
             self._phase = phase
         if self.limits.max_rows is None:
             return len(x)
