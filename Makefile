@@ -6,7 +6,7 @@ READY := .venv/.ready
 .PHONY: demo test lint format bench clean
 
 demo: $(READY)  ## audit the built-in census network for discrimination by sex
-	$(BIN)/evenhand audit census --protected sex --seeds 8000 --out evenhand-out/demo
+	$(BIN)/evenhand audit census --protected sex --out evenhand-out/demo
 
 test: $(READY) lint  ## check style and types, then run the tests
 	$(BIN)/pytest -n auto

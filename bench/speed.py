@@ -16,25 +16,33 @@ from typing import Any
 import numpy as np
 import torch
 
+from bench.aequitas_reference import aequitas_ratio
 from bench.reference import Reference
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.methods.adf import ADF
+from evenhand.methods.registry import DEFAULT, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
+from evenhand.search.method import Method
 from evenhand.search.search import Limits, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
 
 
 def batched(
-    data: Dataset, protected: list[str], seeds: int, device: torch.device, limits: Limits | None = None
+    data: Dataset,
+    protected: list[str],
+    seeds: int,
+    device: torch.device,
+    limits: Limits | None = None,
+    method: Method | None = None,
 ) -> tuple[SearchResult, Classifier, float]:
     """One search without files: its result, the model with its counters, and the seconds."""
     model = Classifier(load_module(data, None)[0], device=device)
     space = TableSpace(data.schema, protected, device)
     rows = choose_seeds(data, seeds, seed=0)
-    search = Search(model, space, ADF(), seed=0, limits=limits or Limits(), sink=lambda findings: None)
+    search = Search(model, space, method or ADF(), seed=0, limits=limits or Limits(), sink=lambda findings: None)
     with one_thread(device):
         start = time.perf_counter()
         result = search.run(data.codes[rows], rows)
@@ -93,6 +101,24 @@ def by_seeds(data: Dataset, device: torch.device) -> list[dict[str, Any]]:
     return table
 
 
+def default_method(data: Dataset, device: torch.device) -> list[dict[str, Any]]:
+    """The default method in the paper's budget, for the same attributes."""
+    table = []
+    for protected in ("sex", "age"):
+        result, model, seconds = batched(data, [protected], 1000, device, method=make_method(DEFAULT))
+        found = result.counts.all_findings
+        table.append(
+            {
+                "protected": protected,
+                "findings": found,
+                "seconds": round(seconds, 2),
+                "findings_per_second": round(found / seconds),
+                "share_in_network": round(model.seconds / seconds, 3),
+            }
+        )
+    return table
+
+
 def peak_memory(seeds: int, steps: int) -> float:
     """MiB that a whole audit of its own process takes at its peak."""
     code = (
@@ -129,6 +155,8 @@ def main() -> None:
         "against_one_at_a_time": [
             against_reference(data, protected, options.reference_seconds, device) for protected in (["sex"], ["age"])
         ],
+        "aequitas_against_one_at_a_time": aequitas_ratio(options.reference_seconds / 2),
+        "default_method": default_method(data, device),
         "by_seeds": by_seeds(data, device),
         "peak_memory_mib": {
             "1,000 seeds × 1,000 steps": peak_memory(1000, 1000),
@@ -151,6 +179,12 @@ def as_text(report: dict[str, Any]) -> str:
     lines = [f"machine: {report['machine']} {report['device']}", ""]
     for row in report["against_one_at_a_time"]:
         lines += [f"paper's budget, census, {row['protected']}"]
+        lines += [f"  {name.replace('_', ' '):42} {value:>12,}" for name, value in row.items() if name != "protected"]
+    aequitas = report["aequitas_against_one_at_a_time"]
+    lines += ["", "AEQUITAS, batched against one at a time"]
+    lines += [f"  {name.replace('_', ' '):42} {value!s:>12}" for name, value in aequitas.items()]
+    for row in report["default_method"]:
+        lines += ["", f"default method, paper's budget, census, {row['protected']}"]
         lines += [f"  {name.replace('_', ' '):42} {value:>12,}" for name, value in row.items() if name != "protected"]
     lines += ["", "seeds   seconds   ms per seed   findings   findings/s"]
     for row in report["by_seeds"]:

@@ -202,3 +202,37 @@ def test_several_classes(tmp_path: Path) -> None:
 def test_settings_that_cannot_be(settings: dict[str, object], message: str) -> None:
     with pytest.raises(EvenhandError, match=message):
         evenhand.audit("census", **({"protected": "sex"} | settings))  # type: ignore[arg-type]
+
+
+def test_a_run_that_fails_leaves_no_folder_and_a_new_one_replaces_all_of_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Breaks(OnlyAge):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * (1 if len(x) < 5000 else float("nan"))
+
+    with pytest.raises(EvenhandError, match="NaN"):
+        evenhand.audit("census", "age", model=Breaks(), out=tmp_path / "new", seeds=10, steps=2)
+    assert not (tmp_path / "new").exists()
+    old = evenhand.audit("census", "age", model=OnlyAge(), out=tmp_path / "old", seeds=10, steps=2)
+    assert (old.folder / "summary.json").exists()
+
+    def interrupted(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evenhand.runs.audit.read_statistics", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        evenhand.audit("census", "age", model=OnlyAge(), out=old.folder, seeds=10, steps=3)
+    assert [path.name for path in old.folder.iterdir()] == ["findings.parquet"]  # no old summary beside new findings
+
+
+def test_model_rows_are_those_of_the_search() -> None:
+    result = evenhand.audit("census", "sex", model=OnlyAge(), seeds=600, steps=0, iterations=1)
+    # Each seed and its variant once; the rows for the rate in the data and for trying the model are not the search's.
+    assert result.summary["search"]["model_rows"] == 600 * 2
+
+
+def test_tried_ends_at_the_last_finding_that_was_asked_for() -> None:
+    result = evenhand.audit("census", "age", model=OnlyAge(), method="adf", seeds=50, steps=50, max_findings=7)
+    assert result.summary["search"]["tried"] == 7  # every sample is a finding
+    assert result.summary["search"]["generated"]["total"] == 7

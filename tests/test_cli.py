@@ -27,7 +27,18 @@ def evenhand(*arguments: str, cwd: Path | None = None, **environment: str) -> su
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["audit"], ["train"], ["report"], ["data"], ["data", "list"], ["data", "show"]]
+    "arguments",
+    [
+        [],
+        ["audit"],
+        ["train"],
+        ["report"],
+        ["data"],
+        ["data", "list"],
+        ["data", "show"],
+        ["compare"],
+        ["reproduce", "tables"],
+    ],
 )
 def test_help_fits_80_columns_and_gives_examples(arguments: list[str]) -> None:
     done = evenhand(*arguments, "--help")
@@ -108,6 +119,12 @@ def test_control_c_keeps_what_was_found(tmp_path: Path) -> None:
         (["audit", "census", "-p", "gender"], "There is no attribute of census called 'gender'"),
         (["audit", "census", "-p", "sexx"], "Did you mean 'sex'"),
         (["audit", "census", "-p", "sex", "--seeds", "0"], "'seeds' is 0"),
+        (["audit", "census", "-p", "sex", "--method", "addf"], "Did you mean 'adf'"),
+        (["audit", "census", "-p", "sex", "--set", "caution"], "--set needs NAME=VALUE"),
+        (["audit", "census", "-p", "sex", "--set", "speed=3"], "no setting of method margin called 'speed'"),
+        (["compare", "census", "-p", "sex", "-m", "adf,nothing"], "There is no method 'nothing'"),
+        (["compare", "census", "-p", "sex", "--budget", "rows=0"], "is not one"),
+        (["compare", "census", "-p", "sex", "--model", "wrong_models:blackbox"], "need gradients"),
         (["audit", "census", "-p", "sex", "--model", "nothing"], "is not a model"),
         (["audit", "census", "-p", "sex", "--model", "wrong_models:narrow"], "13 columns"),
         (["audit", "census", "-p", "sex", "--model", "wrong_models:nan"], "NaN"),
@@ -126,6 +143,8 @@ def test_mistakes_end_with_a_message_and_exit_code_2(tmp_path: Path, arguments: 
         "def narrow(): return torch.nn.Linear(12, 2)\n"
         "def nan():\n    net = torch.nn.Linear(13, 2)\n    net.weight.data[:] = float('nan')\n    return net\n"
         "def broken(): return 1 / 0\n"
+        "class BlackBox(torch.nn.Module):\n    def forward(self, x): return x.detach()[:, :2]\n"
+        "blackbox = BlackBox\n"
     )
     done = evenhand(*arguments, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
@@ -163,3 +182,62 @@ def test_data_cards() -> None:
     for words in ("CC BY 4.0", "hours-per-week", "protected"):
         assert words in shown.stdout
     assert json.loads(evenhand("data", "show", "bank", "--json").stdout)["rows"] == 45_211
+
+
+def test_a_comparison(tmp_path: Path) -> None:
+    done = evenhand(
+        "compare", "census", "-p", "sex", "-m", "margin,labels", "-b", "seeds=30,steps=20", "--out", str(tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    assert "themis" in done.stdout
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".html", ".json", ".md"]
+    assert "census labels" in done.stderr
+
+
+def test_other_methods_in_an_audit(tmp_path: Path) -> None:
+    for method in ("adf", "themis", "aequitas"):
+        done = evenhand("audit", "census", "-p", "age", *QUICK, "--method", method, "--out", str(tmp_path / method))
+        assert done.returncode == 0, done.stderr
+        assert f"{method}: " in done.stdout
+    rows = pd.read_parquet(tmp_path / "themis" / "findings.parquet")["seed_row"]
+    assert (rows < 0).all()  # random samples start from no row
+    assert "Started from a random sample" in (tmp_path / "themis" / "report.html").read_text()
+    set_one = ["--method", "adf", "--set", "accept-failed=1.0"]
+    done = evenhand("audit", "census", "-p", "age", *QUICK, *set_one, "--out", str(tmp_path / "set"), "--json", "-q")
+    summary = json.loads(done.stdout)
+    assert summary["config"]["settings"] == {"accept_failed": 1.0}
+    assert summary["folder"] == str(tmp_path / "set")
+
+
+def test_control_c_while_the_people_of_the_data_are_checked(tmp_path: Path) -> None:
+    """Many variants: the check of all people takes long, shows progress and can be stopped."""
+    process = subprocess.Popen(
+        [*COMMAND, "audit", "census", "-p", "age,race,sex,native-country", "--out", str(tmp_path / "a")],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "people of the data" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert summary["search"]["stopped"] == "interrupted"
+    assert 0 < summary["data_rate"]["all"]["samples"] < 48_842
+    assert summary["data_rate"]["all"]["population"] == "a random part of the rows of census"
+
+
+def test_reports_of_folders_that_hold_no_audit(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("{}")
+    done = evenhand("report", str(tmp_path))
+    assert done.returncode == 2
+    assert "does not hold an audit" in done.stderr
+
+
+def test_names_with_brackets_are_printed_as_they_are(tmp_path: Path) -> None:
+    done = evenhand("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path / "a [b] ü"))
+    assert "a [b] ü/report.html" in done.stdout
+    assert "[data set]" in evenhand("data", "show", "census").stdout

@@ -36,21 +36,26 @@ class ADF(TwoPhase):
 
     def global_move(self, walk: Walk) -> Tensor:
         """Algorithm 3: move every attribute whose two gradient signs agree, in that sign."""
-        g, g_pair = walk.gradients()
-        sign = g.sign() * walk.space.free
-        direction = torch.where(sign == g_pair.sign(), sign, 0)  # (n, d)
-        # The paper is silent on samples where no sign agrees or all gradients vanish: one random attribute moves.
-        stuck = ~direction.any(dim=1)
-        attribute = walk.choose(torch.ones_like(g), which=0)
-        random = torch.zeros_like(g).scatter(1, attribute[:, None], walk.coin(which=1)[:, None])
-        direction = torch.where(stuck[:, None], random, direction)
-        return walk.space.move(walk.x, direction * self.global_step)
+        return walk.space.move(walk.x, agreeing_signs(walk, *walk.gradients()) * self.global_step)
 
     def local_move(self, walk: Walk) -> Tensor:
         """Algorithms 8 and 9: an attribute with probability ∝ 1 / (|g| + |g'|), one step up or down."""
         g, g_pair = walk.gradients()
         attribute = walk.choose(local_weights(g, g_pair), which=0)
         return walk.space.nudge(walk.x, attribute, walk.coin(which=1) * self.local_step)
+
+
+def agreeing_signs(walk: Walk, g: Tensor, g_pair: Tensor) -> Tensor:
+    """(n, d) the sign where both gradients have the same one, 0 elsewhere and for protected attributes.
+
+    The paper is silent on samples where no sign agrees or all gradients vanish: one random attribute goes up or down.
+    """
+    sign = g.sign() * walk.space.free
+    direction = torch.where(sign == g_pair.sign(), sign, 0)
+    stuck = ~direction.any(dim=1)
+    attribute = walk.choose(torch.ones_like(g), which=0)
+    random = torch.zeros_like(g).scatter(1, attribute[:, None], walk.coin(which=1)[:, None])
+    return torch.where(stuck[:, None], random, direction)
 
 
 def local_weights(g: Tensor, g_pair: Tensor) -> Tensor:

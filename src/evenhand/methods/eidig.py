@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.adf import local_weights
+from evenhand.methods.adf import agreeing_signs, local_weights
 from evenhand.search.method import Needs
 from evenhand.search.two_phase import TwoPhase
 from evenhand.search.walk import Walk
@@ -53,20 +53,10 @@ class EIDIG(TwoPhase):
             # Where a sample's label has changed, earlier gradients are of another score; they are kept all the same.
             momentum += self.decay * walk.memory[MOMENTUM]
         walk.memory[MOMENTUM] = momentum
-        return walk.space.move(walk.x, descent(walk, momentum[:, 0], momentum[:, 1]) * self.global_step)
+        return walk.space.move(walk.x, agreeing_signs(walk, -momentum[:, 0], -momentum[:, 1]) * self.global_step)
 
     def local_move(self, walk: Walk) -> Tensor:
         """ADF's Algorithms 8 and 9 on gradients of the score that are up to `refresh_every` steps old."""
         g, g_pair = self.score_slopes(walk, refresh=walk.step % self.refresh_every == 0)
         attribute = walk.choose(local_weights(g, g_pair), which=0)
         return walk.space.nudge(walk.x, attribute, walk.coin(which=1) * self.local_step)
-
-
-def descent(walk: Walk, g: Tensor, g_pair: Tensor) -> Tensor:
-    """(n, d) minus the sign where the two signs agree; where none does, one random attribute up or down, as in ADF."""
-    sign = g.sign() * walk.space.free
-    direction = torch.where(sign == g_pair.sign(), -sign, 0)
-    stuck = ~direction.any(dim=1)
-    attribute = walk.choose(torch.ones_like(g), which=0)
-    random = torch.zeros_like(g).scatter(1, attribute[:, None], walk.coin(which=1)[:, None])
-    return torch.where(stuck[:, None], random, direction)

@@ -18,8 +18,8 @@ WHY = (
     "both phases; 600 rows of credit are seeds here too, but its network is trained on 800 rows and not on 600."
 )
 PER_ROW_WHY = (
-    "ADF spends rows on gradients (each counts as one) and its many walks meet each other; AEQUITAS has few walks, since "
-    "few of its random samples are discriminatory on these networks, and stops earlier."
+    "ADF spends rows on gradients (each counts as one) and its many walks meet each other; AEQUITAS has few walks, "
+    "since few of its random samples are discriminatory on these networks, and stops earlier."
 )
 
 
