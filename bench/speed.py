@@ -182,7 +182,11 @@ def as_text(report: dict[str, Any]) -> str:
         lines += [f"  {name.replace('_', ' '):42} {value:>12,}" for name, value in row.items() if name != "protected"]
     aequitas = report["aequitas_against_one_at_a_time"]
     lines += ["", "AEQUITAS, batched against one at a time"]
-    lines += [f"  {name.replace('_', ' '):42} {value!s:>12}" for name, value in aequitas.items()]
+    lines += [
+        f"  {name.replace('_', ' '):20} {row['walks']:>6,} walks {row['microseconds_per_sample']:>9.2f} µs per sample"
+        + (f"   ratio {row['ratio_for_equal_work']:,}" if "ratio_for_equal_work" in row else "")
+        for name, row in aequitas.items()
+    ]
     for row in report["default_method"]:
         lines += ["", f"default method, paper's budget, census, {row['protected']}"]
         lines += [f"  {name.replace('_', ' '):42} {value:>12,}" for name, value in row.items() if name != "protected"]

@@ -132,11 +132,11 @@ def seeds_chart(curves: dict[str, list[Point]]) -> Markup:
 
 
 def _seeds_panel(name: str, points: list[Point]) -> Markup:
-    width, height, left, bottom = 340, 220, 10, 40
+    width, height, left, bottom, right = 380, 220, 10, 40, 130
     x_most, y_most = points[-1][0], max(max(generated for _, generated, _ in points), 1)
 
     def place(seeds: int, count: int) -> str:
-        x = left + (width - left - 90) * seeds / x_most
+        x = left + (width - left - right) * seeds / x_most
         return f"{x:.1f},{height - bottom - (height - bottom - 30) * count / y_most:.1f}"
 
     lines = [
@@ -147,7 +147,7 @@ def _seeds_panel(name: str, points: list[Point]) -> Markup:
     ]
     names = [
         Markup('<text x="{}" y="{}" font-size="12" fill="{}">{} {:,}</text>').format(
-            width - 88,
+            width - right + 4,
             max(14.0, float(place(0, points[-1][column]).split(",")[1]) + shift),
             colour,
             label,
@@ -168,7 +168,7 @@ def _seeds_panel(name: str, points: list[Point]) -> Markup:
         t=text,
         l=left,
         n=name.upper(),
-        e=width - 90,
+        e=width - right,
         b=height - bottom,
         y=height - bottom + 18,
         x=x_most,

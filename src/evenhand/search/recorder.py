@@ -85,6 +85,8 @@ class Recorder:
         self._most = most_findings
         self._archive = Archive()
         self._growth_every = max(1, expected // GROWTH_POINTS)
+        # Where few findings are wanted, look often whether they are there.
+        self._flush_samples = FLUSH_SAMPLES if most_findings is None else min(FLUSH_SAMPLES, 4096 + 4 * most_findings)
         self._entries: list[_Entry] = []
         self._waiting = 0
         self._flushed_at = time.monotonic()
@@ -101,7 +103,7 @@ class Recorder:
         """Note samples (n,) that were looked at in one step."""
         self._entries.append(_Entry(checked, PHASES.index(phase), step, seeds))
         self._waiting += len(checked)
-        if self._waiting >= FLUSH_SAMPLES or time.monotonic() - self._flushed_at > FLUSH_SECONDS:
+        if self._waiting >= self._flush_samples or time.monotonic() - self._flushed_at > FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
