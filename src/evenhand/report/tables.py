@@ -9,7 +9,8 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; p
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.1rem; margin-top: 2.5rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { white-space: nowrap; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid #8886; text-align: right; vertical-align: top; }
+th, td { white-space: nowrap; padding: .35rem .9rem .35rem 0; border-bottom: 1px solid #8886; text-align: right; }
+td { vertical-align: top; }
 th:first-child, td:first-child { text-align: left; }
 th { font-weight: 600; }
 p, li { max-width: 46rem; }
