@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from evenhand.data.dataset import Dataset
-from evenhand.methods.adf import ADF
+from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
 from evenhand.search.recorder import Findings
@@ -18,30 +18,32 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 
 def run_on_gpu(
-    data: Dataset, network: FeedForward, seeds: int, limits: Limits, chunk_rows: int | None = None
+    data: Dataset, network: FeedForward, method: str, seeds: int, limits: Limits, chunk_rows: int | None = None
 ) -> list[Findings]:
     found: list[Findings] = []
     model = Classifier(network, device="cuda", chunk_rows=chunk_rows)
     rows = choose_seeds(data, seeds, seed=0)
     space = TableSpace(data.schema, ["age", "sex"], "cuda")
-    Search(model, space, ADF(), seed=0, limits=limits, sink=found.append).run(data.codes[rows], rows)
+    Search(model, space, make_method(method), seed=0, limits=limits, sink=found.append).run(data.codes[rows], rows)
     network.cpu()
     return found
 
 
-def test_findings_hold(census: Dataset, census_network: FeedForward) -> None:
-    found = run_on_gpu(census, census_network, 50, Limits(steps=20))
+@pytest.mark.parametrize("method", ["margin", "adf", "eidig", "maft", "labels", "genetic", "aequitas", "themis"])
+def test_findings_hold(census: Dataset, census_network: FeedForward, method: str) -> None:
+    found = run_on_gpu(census, census_network, method, 50, Limits(steps=20))
     samples = np.concatenate([part.sample for part in found])
-    assert len(samples) > 100
+    assert len(samples) > 20
     near = np.concatenate([np.abs(part.score - 0.5) for part in found]) < 1e-4  # where another device may round over
     for row in samples[~near]:
         assert has_witness(census_network, census.schema, [0, 8], row)
 
 
+@pytest.mark.parametrize("method", ["margin", "adf"])
 @pytest.mark.parametrize("chunk_rows", [1000, 4096])
-def test_chunks_change_nothing(census: Dataset, census_network: FeedForward, chunk_rows: int) -> None:
-    whole = run_on_gpu(census, census_network, 200, Limits(steps=20))
-    parts = run_on_gpu(census, census_network, 200, Limits(steps=20), chunk_rows)
+def test_chunks_change_nothing(census: Dataset, census_network: FeedForward, method: str, chunk_rows: int) -> None:
+    whole = run_on_gpu(census, census_network, method, 200, Limits(steps=20))
+    parts = run_on_gpu(census, census_network, method, 200, Limits(steps=20), chunk_rows)
     for name in ("sample", "witness", "score", "witness_score", "seed", "step"):
         assert np.array_equal(
             np.concatenate([getattr(part, name) for part in whole]),
