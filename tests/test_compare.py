@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 from itertools import combinations
 from pathlib import Path
 
@@ -13,12 +15,13 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.measure.diversity import Diversity
+from evenhand.methods.registry import check_needs
 from evenhand.models.classifier import Classifier
 from evenhand.report.tables import Table, html_page, markdown
-from evenhand.runs.compare import Budget, Comparison, check_needs, method_names, run_comparison
+from evenhand.runs.compare import Budget, Comparison, method_names, run_comparison
 from evenhand.runs.paper import PAPER, Pair
 from evenhand.runs.reproduce import Plan, reproduce
-from evenhand.runs.reproduction_page import tables_of, write_reproduction
+from evenhand.runs.reproduction_page import intro_of, tables_of, write_reproduction
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 
@@ -63,7 +66,7 @@ def test_the_kept_sample_is_uniform(census: Dataset, monkeypatch: pytest.MonkeyP
     samples[:, 11] = np.repeat(np.arange(100), 100)  # hours rise with the order of the findings
     for part in np.array_split(samples, 13):
         diversity.add(findings_of(part, 8))
-    hours = diversity._sample[:, 10]
+    hours = diversity.sample[:, 11]
     assert 35 < hours.mean() < 65
     assert hours.min() < 20
     assert hours.max() > 80
@@ -85,14 +88,16 @@ def test_budgets(text: str, seeds: int, steps: int, rows: int | None, seconds: f
     assert (budget.seeds, limits.steps, limits.max_rows, limits.max_seconds) == (seeds, steps, rows, seconds)
 
 
-@pytest.mark.parametrize("text", ["rows=0", "rows=-5", "seconds=0", "rows", "minutes=3", "", "rows=many", "seeds=0"])
+@pytest.mark.parametrize(
+    "text", ["rows=0", "rows=-5", "seconds=0", "rows", "minutes=3", "", "rows=many", "seeds=0", "rows=0.5", "seeds=0.5"]
+)
 def test_budgets_that_are_none(text: str) -> None:
     with pytest.raises(EvenhandError, match="is not one"):
         Budget.parse(text)
 
 
 def test_method_names() -> None:
-    assert method_names("adf") == ["adf", "themis"]
+    assert method_names("adf") == ["themis", "adf"]
     assert len(method_names("all")) == 11
     with pytest.raises(EvenhandError, match="Did you mean 'eidig'"):
         method_names("adf,eidigg")
@@ -101,16 +106,18 @@ def test_method_names() -> None:
 @pytest.fixture(scope="module")
 def comparison(census: Dataset) -> Comparison:
     return run_comparison(
-        census, ["age", "sex"], method_names("margin,adf"), Budget.parse("rows=60000"), "rows=60000", None, 0, "cpu"
+        census, ["age", "sex"], method_names("margin,adf"), Budget.parse("rows=60000"), None, 0, "cpu"
     )
 
 
 def test_all_methods_keep_to_the_budget(comparison: Comparison) -> None:
-    assert [outcome.method for outcome in comparison.outcomes] == ["margin", "adf", "themis"]
+    assert [outcome.method for outcome in comparison.outcomes] == ["themis", "margin", "adf"]
+    assert comparison.left_out == []
     for outcome in comparison.outcomes:
         assert 50_000 < outcome.model_rows <= 60_000
-        assert outcome.findings == outcome.global_findings + outcome.local_findings == sum(outcome.changed.values())
-        assert set(outcome.changed) <= {"age", "sex", "age+sex"}
+        assert outcome.findings == outcome.global_findings + outcome.local_findings
+        assert list(outcome.alone) == ["age alone", "sex alone", "only together"]
+        assert sum(outcome.alone.values()) >= 1
         assert outcome.rows_per_finding == outcome.model_rows / outcome.findings
 
 
@@ -124,7 +131,8 @@ def test_the_files_say_the_same(comparison: Comparison, tmp_path: Path) -> None:
     for outcome in comparison.outcomes:
         assert f"{outcome.findings:,}" in page
         assert f"{outcome.findings:,}" in text
-    assert "Which protected attributes changed" in text
+    assert "Which protected attribute changes the label" in text
+    assert "discrimination score" in text
     assert "http" not in page
 
 
@@ -133,7 +141,8 @@ def test_tables_escape_what_comes_from_data() -> None:
     page = html_page("t", [table])
     assert "<i>" not in page
     assert "<script>" not in page
-    assert "1\\|2" in markdown("t", [table])
+    assert "| x\\|y | z |" in markdown("t", [table])
+    assert "| <i> | 1\\|2 |" in markdown("t", [table])
 
 
 def test_methods_that_need_gradients_refuse_a_black_box() -> None:
@@ -147,26 +156,41 @@ def test_methods_that_need_gradients_refuse_a_black_box() -> None:
     check_needs(["maft", "themis"], model, torch.zeros(2, 3))
 
 
+TINY = Plan(seeds=40, steps=20, equal_seconds=0.5, equal_rows=9000, sg_starts=1, random_seeds=(0, 1), points=2)
+
+
+def test_an_interrupted_reproduction_keeps_whole_pairs() -> None:
+    def say(text: str) -> None:
+        if text.startswith("credit/sex: equal time"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    result = reproduce(TINY, say, [Pair("credit", "age"), Pair("credit", "sex"), Pair("bank", "age")])
+    assert [measured.pair for measured in result.pairs] == [Pair("credit", "age")]
+    assert result.left_out == [Pair("credit", "sex"), Pair("bank", "age")]
+    assert "left out: credit/sex, bank/age" in intro_of(result)
+
+
 def test_reproduction_on_a_tiny_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table of one pair, from real runs; figures of the paper stand beside ours."""
     pair = Pair("credit", "age")
-    monkeypatch.setattr("evenhand.runs.reproduce.PAPER", {pair: PAPER[pair]})
-    plan = Plan(seeds=40, steps=20, equal_seconds=0.5, sg_starts=1, random_seeds=(0, 1), curve=(20, 40))
+    monkeypatch.setattr("evenhand.runs.reproduce.FIGURE_PAIR", pair)
     said: list[str] = []
-    result = reproduce(plan, said.append)
+    result = reproduce(TINY, said.append, [pair])
     assert len(said) > 4
     measured = result.pairs[0]
     assert measured.seeds == 40
     assert measured.paper_budget["adf"].findings > 0
     assert len(measured.margin) == len(measured.adf) == 2
-    assert [point[0] for point in result.curves["adf"]] == [20, 40]
-    assert result.curves["adf"][1][2] >= result.curves["adf"][0][2]
+    assert measured.curves["adf"][-1][0] == measured.curves["aequitas"][-1][0] == measured.starts
+    assert measured.curves["adf"][1][2] >= measured.curves["adf"][0][2]
+    assert all(outcome.model_rows <= TINY.equal_rows for outcome in measured.equal_work.values())
+    assert {name for name in measured.local_findings if "few" in name} == {"aequitas few", "sg few", "adf few"}
     write_reproduction(result, tmp_path)
     text = (tmp_path / "tables.md").read_text()
     assert "(233,664)" in text  # the paper's ADF findings on credit/age
     assert "partners among the values 0–39" in text
     assert f"{measured.paper_budget['adf'].findings:,} (233,664)" in text
-    assert len(tables_of(result)) == 8
+    assert len(tables_of(result)) == 9
     assert "<svg" in (tmp_path / "tables.html").read_text()
     assert json.loads((tmp_path / "tables.json").read_text())["pairs"][0]["pair"] == ["credit", "age"]
 

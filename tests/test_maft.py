@@ -8,14 +8,16 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.methods.eidig import EIDIG
+from evenhand.methods.genetic import Genetic
 from evenhand.methods.label_only import LabelOnly
 from evenhand.methods.maft import MAFT, slopes
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.search.check import Checked, check
+from evenhand.search.check import check
+from evenhand.search.method import Method
 from evenhand.search.search import Limits
 from evenhand.search.space import TableSpace
-from tests.test_eidig import Ran, assert_findings_hold, walk_at
+from tests.test_eidig import HITS, Ran, assert_findings_hold, rows_spent, walk_at, with_hits
 from tests.worlds import schema_of
 
 
@@ -111,22 +113,9 @@ def test_moves_are_eidigs_where_the_score_is_linear() -> None:
         assert not torch.equal(one, x)
 
 
-def test_estimates_are_kept_and_refreshed_only_for_walks_that_moved() -> None:
-    space = TableSpace(schema_of([(0, 1), (0, 9), (0, 9)]), ["a0"])
-    model = Classifier(Score([0.0, 0.01, 0.02], bend=0.001), output="probabilities")
-    walk = walk_at(model, space, torch.full((10, 3), 1.0))
-    method = MAFT(refresh_every=2)
-    elsewhere = check(model, space, torch.full((10, 3), 1.0) + torch.tensor([0.0, 3.0, 0.0]))
-    moves = torch.arange(10) < 4
-    spent = []
-    for _ in range(5):
-        before = model.rows
-        method.local_move(walk)
-        spent.append(model.rows - before)
-        walk.move(elsewhere, moves)
-    assert spent == [10 * 2 * 2, 0, 4 * 2 * 2, 0, 0]  # x and its pair, two attributes; later on nothing moves any more
-    steepness = walk.memory["slopes"][:, 0, 1].abs().tolist()
-    assert steepness == pytest.approx([0.01 + 0.001 * 9] * 4 + [0.01 + 0.001 * 3] * 6, abs=1e-6)
+def test_estimates_are_made_walk_by_walk() -> None:
+    """EIDIG's rule; x and its pair, two free attributes: four rows for each walk that is due."""
+    assert rows_spent(MAFT(refresh_every=3), HITS) == [12, 0, 0, 8, 0, 0, 8, 4]
 
 
 @pytest.mark.usefixtures("_no_gradients")
@@ -140,6 +129,26 @@ def test_black_boxes_are_searched(
     whole = Ran(method, census, module, protected)
     assert_findings_hold(whole, census, census_network)
     assert whole.as_rows() == Ran(method, census, module, protected, chunk_rows=77).as_rows()
+
+
+@pytest.mark.parametrize("method", [EIDIG(), MAFT(), LabelOnly(), Genetic()])
+@pytest.mark.parametrize("blind", [False, True])
+def test_a_model_is_never_asked_about_nothing(
+    census: Dataset, census_network: FeedForward, monkeypatch: pytest.MonkeyPatch, method: Method, blind: bool
+) -> None:
+    """Neither while walks come and go, nor where there is nothing to find and no local walk begins."""
+    module: nn.Module = census_network
+    if blind:
+        module = nn.Linear(13, 2)
+        module.weight.data[:, census.schema.names.index("sex")] = 0
+    filled = Classifier._filled
+
+    def asked(model: Classifier, x: Tensor) -> Tensor:
+        assert len(x)
+        return filled(model, x)
+
+    monkeypatch.setattr(Classifier, "_filled", asked)
+    assert (Ran(method, census, module, ["sex"]).result.counts.all_findings == 0) == blind
 
 
 @pytest.mark.parametrize("method", [MAFT(), LabelOnly()])
@@ -175,11 +184,6 @@ def test_label_only_global_moves() -> None:
     everything = LabelOnly(k=99, furthest=1).global_move(walk_at(model, space, x))
     assert (everything[:, 1:].abs() == 1).all()
     assert (everything[:, 0] == 0).all()
-
-
-def with_hits(checked: Checked, hit: Tensor) -> Checked:
-    """As if the check had found other witnesses."""
-    return Checked(*(hit if field is checked.hit else field for field in checked))
 
 
 def test_label_only_learns_which_moves_keep_findings() -> None:

@@ -16,6 +16,7 @@ from evenhand.errors import EvenhandError
 from evenhand.methods import path_solver
 from evenhand.methods.explanation import (
     Constraint,
+    average_confidence,
     global_negations,
     local_negations,
     neighbours,
@@ -23,8 +24,8 @@ from evenhand.methods.explanation import (
     problem_of,
     unseen,
 )
-from evenhand.methods.path_solver import Problem, Solvers, solve
-from evenhand.methods.symbolic import Candidate, Queue, Rank, SymbolicGeneration
+from evenhand.methods.path_solver import Problem, SolverLostError, Solvers, solve
+from evenhand.methods.symbolic import BATCH, Candidate, Question, Queue, Rank, SymbolicGeneration, answers
 from evenhand.models.network import FeedForward
 from evenhand.search.draws import Draws
 from evenhand.search.recorder import Findings
@@ -69,18 +70,44 @@ def test_a_tie_between_code_and_threshold_goes_to_at_most() -> None:
 def test_local_negations_turn_one_constraint_and_keep_the_others() -> None:
     assert local_negations(PATH, [0]) == [
         (PATH[1], PATH[2], PATH[3], Constraint(1, True, 3, 0.5)),
-        (PATH[0], PATH[1], PATH[3], Constraint(2, False, 5, 0.25)),
-        (PATH[0], PATH[1], PATH[2], Constraint(1, False, 7, 1.0)),
+        (PATH[0], PATH[1], PATH[3], Constraint(2, False, 5, 0.75)),
+        (PATH[0], PATH[1], PATH[2], Constraint(1, False, 7, 0.0)),
     ]
 
 
 def test_global_negations_keep_what_comes_before() -> None:
-    """The third is not sure enough, the second is about a protected attribute."""
-    assert global_negations(PATH, [0], 0.3) == [
+    """The second, about a protected attribute, is passed over, though it is not sure enough either."""
+    assert global_negations(PATH, [0], 0.25) == [
         (Constraint(1, True, 3, 0.5),),
-        (PATH[0], PATH[1], PATH[2], Constraint(1, False, 7, 1.0)),
+        (PATH[0], Constraint(2, False, 5, 0.75)),
+        (PATH[0], PATH[2], Constraint(1, False, 7, 0.0)),
     ]
-    assert len(global_negations(PATH, [0], 0.2)) == 3
+
+
+def test_global_negations_end_at_the_first_that_is_not_sure_enough() -> None:
+    """The third has 0.25: the fourth, sure as it is, is not reached."""
+    assert global_negations(PATH, [0], 0.3) == [(Constraint(1, True, 3, 0.5),)]
+    assert global_negations(PATH, [0], 0.6) == []
+
+
+def test_the_average_confidence_decides_the_turn() -> None:
+    """The confidence of the negated constraint is inverted first."""
+    first, second, third = local_negations(PATH, [0])
+    assert average_confidence(first) == pytest.approx((0.2 + 0.25 + 1 + 0.5) / 4)
+    assert Rank.LOCAL.turn(second) == pytest.approx(1 + (0.5 + 0.2 + 1 + 0.75) / 4)
+    assert Rank.LOCAL.turn(third) == pytest.approx(1 + (0.5 + 0.2 + 0.25 + 0) / 4)
+    turns = [Rank.GLOBAL.turn(negated) for negated in global_negations(PATH, [0], 0.2)]
+    assert turns == pytest.approx([10 - 0.5, 10 - (0.5 + 0.75) / 2, 10 - (0.5 + 0.25 + 0) / 3])
+    # Whatever the average, a local sample comes before a seed, and a seed before a global one.
+    unsure, sure = (Constraint(1, True, 3, 0.0),), (Constraint(1, True, 3, 1.0),)
+    turns = [
+        Rank.LOCAL.turn(unsure),
+        Rank.LOCAL.turn(sure),
+        Rank.SEED,
+        Rank.GLOBAL.turn(sure),
+        Rank.GLOBAL.turn(unsure),
+    ]
+    assert turns == [1, 2, 5, 9, 10]
 
 
 def test_a_path_is_asked_about_once() -> None:
@@ -94,7 +121,7 @@ def test_problems_of_the_two_steps(space: TableSpace) -> None:
     x = [0, 6, 2]
     turned = local_negations(PATH, [0])[0]
     assert problem_of(space, x, turned, {1}) == Problem([(1, 0, 9, 6)], [(1, True, 7), (1, True, 3)])
-    prefix = global_negations(PATH, [0], 0.3)[1]
+    prefix = global_negations(PATH, [0], 0.2)[2]
     expected = Problem([(1, 0, 9, 6), (2, -4, 9, 2)], [(1, False, 3), (2, True, 5), (1, False, 7)])
     assert problem_of(space, x, prefix, {1, 2}) == expected
     assert solve(expected) in ([8, 2], [9, 2])
@@ -146,13 +173,15 @@ def test_workers_keep_the_order() -> None:
 
 
 def test_a_worker_that_is_gone_is_said() -> None:
+    source = Candidate(5, 0, Rank.SEED, [0], 0)
     with Solvers(2) as solvers:
         lost = solvers._processes[1]
         assert lost.stdin is not None
         lost.stdin.write("no problem\n")
         lost.stdin.flush()
-        with pytest.raises(RuntimeError, match="workers=1 does without"):
-            solvers.solve([Problem([(0, 0, 1, 0)], [])])
+        with pytest.raises(EvenhandError, match=r"ended early\. .*--set workers=1") as caught:
+            answers([Question(9, Rank.GLOBAL, source, Problem([(0, 0, 1, 0)], []))], solvers)
+    assert isinstance(caught.value.__cause__, SolverLostError)
 
 
 def test_a_worker_imports_nothing_heavy() -> None:
@@ -175,40 +204,53 @@ def test_neighbours_keep_half_and_stay_in_the_domain(space: TableSpace) -> None:
 
 
 def test_the_order_of_the_queue(space: TableSpace) -> None:
-    """Seeds in their order, then local ones in theirs, then global ones by confidence; each sample once."""
+    """Local ones by their turn, then seeds in their order, then global ones by their turn; each sample once."""
     seeds = torch.tensor([[0.0, 5.0, 5.0], [1.0, 5.0, 5.0], [0.0, 1.0, 1.0]])
     queue = Queue(space, seeds, torch.tensor([30, 10, 20]))
     queue.push(
         [
-            Candidate(Rank.GLOBAL, 0.4, 0, [0, 2, 2], 30),
-            Candidate(Rank.GLOBAL, 0.1, 0, [0, 3, 3], 30),
-            Candidate(Rank.LOCAL, 0.0, 0, [0, 4, 4], 10),
-            Candidate(Rank.LOCAL, 0.0, 0, [1, 1, 1], 10),  # a seed, protected value aside
+            Candidate(9.6, 0, Rank.GLOBAL, [0, 2, 2], 30),
+            Candidate(9.1, 0, Rank.GLOBAL, [0, 3, 3], 30),
+            Candidate(1.5, 0, Rank.LOCAL, [0, 4, 4], 10),
+            Candidate(1.2, 0, Rank.LOCAL, [1, 1, 1], 10),  # a seed, protected value aside
         ]
     )
-    queue.push([Candidate(Rank.LOCAL, 0.0, 0, [0, 6, 6], 20), Candidate(Rank.LOCAL, 0.0, 0, [1, 2, 2], 20)])
-    queue.push([Candidate(Rank.GLOBAL, 0.1, 0, [0, 7, 7], 20)])
+    queue.push([Candidate(1.2, 0, Rank.LOCAL, [0, 6, 6], 20), Candidate(1.2, 0, Rank.LOCAL, [1, 2, 2], 20)])
+    queue.push([Candidate(9.1, 0, Rank.GLOBAL, [0, 7, 7], 20)])
     queue.push([])
-    first = queue.pop(4)
+    first = queue.pop(4, 99)
     assert [(candidate.x, candidate.seed) for candidate in first] == [
+        ([0, 6, 6], 20),
+        ([0, 4, 4], 10),
         ([0, 5, 5], 30),
         ([1, 5, 5], 10),
-        ([0, 1, 1], 20),
-        ([0, 4, 4], 10),
     ]
-    queue.push([Candidate(Rank.LOCAL, 0.0, 0, [0, 4, 4], 20), Candidate(Rank.LOCAL, 0.0, 0, [0, 8, 8], 20)])
-    assert [candidate.x for candidate in queue.pop(99)] == [[0, 6, 6], [0, 8, 8], [0, 3, 3], [0, 7, 7], [0, 2, 2]]
-    assert (len(queue), queue.popped) == (0, 9)
+    queue.push([Candidate(1.9, 0, Rank.LOCAL, [0, 4, 4], 20), Candidate(1.9, 0, Rank.LOCAL, [0, 8, 8], 20)])
+    assert [candidate.x for candidate in queue.pop(99, 99)] == [[0, 8, 8], [0, 1, 1], [0, 3, 3], [0, 7, 7], [0, 2, 2]]
+    assert (queue.pop(1, 99), queue.popped, queue.popped_beyond_seeds) == ([], 9, 6)
+
+
+def test_seeds_do_not_count_as_beyond_seeds(space: TableSpace) -> None:
+    queue = Queue(space, torch.tensor([[0.0, 5.0, 5.0], [0.0, 1.0, 1.0]]), torch.tensor([0, 1]))
+    queue.push([Candidate(9.5, 0, Rank.GLOBAL, [0, value, 2], 0) for value in range(4)])
+    queue.push([Candidate(1.5, 0, Rank.LOCAL, [0, 8, 8], 0)])
+    assert [candidate.x for candidate in queue.pop(99, 2)] == [[0, 8, 8], [0, 5, 5], [0, 1, 1], [0, 0, 2]]
+    assert queue.pop(99, 2) == []
 
 
 def test_only_findings_are_searched_locally(space: TableSpace) -> None:
-    source = Candidate(Rank.SEED, 0.0, 0, [0, 6, 2], 17)
-    method = SymbolicGeneration(workers=1)
-    asked = list(method.questions(space, source, False, PATH, set()))
-    assert [(question.rank, question.doubt) for question in asked] == [(Rank.GLOBAL, 0.5), (Rank.GLOBAL, 0.0)]
-    asked = list(method.questions(space, source, True, PATH, set()))
+    source = Candidate(5, 0, Rank.SEED, [0, 6, 2], 17)
+    path = PATH[:1] + PATH[2:]
+    method = SymbolicGeneration(workers=1, confidence=0.2)
+    asked = list(method.questions(space, source, False, path, set()))
+    assert [question.rank for question in asked] == [Rank.GLOBAL] * 3
+    assert [question.turn for question in asked] == pytest.approx([9.5, 9.375, 9.75])
+    asked = list(method.questions(space, source, True, path, set()))
     # The last global question has the constraints of the last local one, so it is not asked again.
-    assert [question.rank for question in asked] == [Rank.LOCAL] * 3 + [Rank.GLOBAL]
+    assert [question.rank for question in asked] == [Rank.LOCAL] * 3 + [Rank.GLOBAL] * 2
+    assert [question.turn for question in asked][:3] == pytest.approx([1 + 1.75 / 3, 1.75, 1.25])
+    asked = list(SymbolicGeneration(workers=1, local=False).questions(space, source, True, path, set()))
+    assert [question.rank for question in asked] == [Rank.GLOBAL]
 
 
 class Ran:
@@ -253,8 +295,17 @@ def test_findings_are_true(census: Dataset, census_network: FeedForward, monkeyp
     assert (samples >= census.schema.lower).all()
     assert (samples <= census.schema.upper).all()
     assert all(has_witness(census_network, census.schema, ran.space.protected, sample) for sample in samples)
-    assert ran.result.seeds_with_findings == len({row[1] for row in found})
     assert {row[1] for row in found} <= set(choose_seeds(census, 40, seed=0).tolist())
+
+
+def test_the_global_step_alone(census: Dataset, census_network: FeedForward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many samples beyond the seeds as are asked for, more than a batch of them; local ones are not among them."""
+    ran = Ran(census, census_network, monkeypatch, workers=1, local=False, samples=BATCH + 6, limits=Limits(steps=0))
+    assert ran.result.counts.tried == 40 + BATCH + 6
+    assert ran.result.counts.generated["local"] == 0
+    assert ran.result.notes["generated_beyond_seeds"] == BATCH + 6
+    beyond = [row for row in ran.as_rows() if row[2] > 0]  # the 40 seeds are the first batch
+    assert ran.result.notes["findings_beyond_seeds"] == len(beyond) > 0
 
 
 @pytest.mark.parametrize(("workers", "chunk_rows"), [(2, None), (1, 77), (2, 1000)])
@@ -298,12 +349,17 @@ def test_without_z3_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("setting", "message"),
-    [({"neighbours": 0}, "neighbours of SG"), ({"workers": 0}, "workers of SG"), ({"depth": -1}, "depth of SG")],
+    ("setting", "value"),
+    [("neighbours", 0), ("workers", 0), ("workers", None), ("depth", -1), ("depth", 2.5), ("samples", 0)],
 )
-def test_settings_are_checked(setting: dict[str, int], message: str) -> None:
-    with pytest.raises(EvenhandError, match=f"{message} is at least 1"):
-        SymbolicGeneration(**setting)
+def test_settings_are_checked(setting: str, value: Any) -> None:
+    with pytest.raises(EvenhandError, match=f"{setting} of SG is a whole number of at least 1; {value} is not"):
+        SymbolicGeneration(**{setting: value})
+
+
+def test_local_is_yes_or_no() -> None:
+    with pytest.raises(EvenhandError, match="local of SG is 1"):
+        SymbolicGeneration(local="false")  # type: ignore[arg-type]
 
 
 def test_confidence_is_a_share() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +65,22 @@ def writable_folder(folder: Path) -> Path:
             return folder
     except OSError as error:
         raise cannot_write(folder, error) from error
+
+
+@contextmanager
+def result_folder(out: str | Path | None) -> Iterator[Path]:
+    """The folder for results (a temporary one for None), tried before the work.
+
+    One that was made for work that then failed goes away again.
+    """
+    existed = out is not None and Path(out).exists()
+    folder = writable_folder(Path(tempfile.mkdtemp(prefix="evenhand-") if out is None else out))
+    try:
+        yield folder
+    except BaseException:
+        if not existed:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def cannot_write(path: Path, error: OSError) -> EvenhandError:

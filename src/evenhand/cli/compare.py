@@ -52,22 +52,22 @@ def compare(
       evenhand compare bank -p age -m adf,sg --budget seconds=30
     """
     from evenhand.data.dataset import load_dataset
-    from evenhand.files import writable_folder
+    from evenhand.files import result_folder
     from evenhand.runs.compare import Budget, method_names, run_comparison
 
     dataset = load_dataset(data)
     names = [name.strip() for name in protected.split(",")] if protected is not None else dataset.schema.protected
     dataset.schema.protected_indices(names)
     allowed, chosen = Budget.parse(budget), method_names(methods)
-    folder = writable_folder(out or free_folder(f"compare-{'-'.join([dataset.name, *names])}"))
-    with ProgressDisplay(dataset.name, quiet=quiet) as display:
-        comparison = run_comparison(dataset, names, chosen, allowed, budget, model, seed, device, display.of_method)
-    comparison.write(folder)
+    with result_folder(out or free_folder(f"compare-{'-'.join([dataset.name, *names])}")) as folder:
+        with ProgressDisplay(dataset.name, quiet=quiet) as display:
+            comparison = run_comparison(dataset, names, chosen, allowed, model, seed, device, display.of_method)
+        comparison.write(folder)
     if as_json:
         typer.echo(json.dumps(asdict(comparison), indent=2, ensure_ascii=False))
     elif not quiet:
         _print(comparison, folder)
-    if comparison.outcomes[-1].stopped == "interrupted":
+    if comparison.left_out:
         raise typer.Exit(130)
 
 

@@ -34,6 +34,8 @@ def tables(
 
     Writes tables.html, tables.md and tables.json. The full run spends the paper's budget; most of its time is SG's.
 
+    Ctrl-C keeps the pairs that are whole.
+
     Examples:
       evenhand reproduce tables --quick
 
@@ -41,16 +43,19 @@ def tables(
     """
     from dataclasses import replace
 
-    from evenhand.files import writable_folder
+    from evenhand.files import result_folder
     from evenhand.runs.reproduce import QUICK, Plan, reproduce
     from evenhand.runs.reproduction_page import TITLE, tables_of, write_reproduction
 
     plan = QUICK if quick else Plan()
     if equal_seconds is not None:
         plan = replace(plan, equal_seconds=equal_seconds)
-    folder = writable_folder(out or free_folder("tables-quick" if quick else "tables"))
-    result = reproduce(plan, (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True)))
-    write_reproduction(result, folder)
+    say = (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
+    with result_folder(out or free_folder("tables-quick" if quick else "tables")) as folder:
+        result = reproduce(plan, say)
+        if not result.pairs:
+            raise typer.Exit(130)
+        write_reproduction(result, folder)
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
     elif not quiet:
@@ -58,3 +63,5 @@ def tables(
 
         print_tables(TITLE, tables_of(result))
         typer.echo(f"\nwritten: {folder}/tables.html, .md, .json")
+    if result.left_out:
+        raise typer.Exit(130)

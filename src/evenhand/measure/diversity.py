@@ -9,6 +9,7 @@ from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 
 SAMPLE = 2_000  # findings that are kept for the mean distance
+MOST_BINS = 200  # an attribute with more codes is cut into so many equal parts, so that cells stay countable
 
 
 class Diversity:
@@ -22,24 +23,25 @@ class Diversity:
     def __init__(self, space: TableSpace) -> None:
         self._free = [index for index in range(len(space.sizes)) if index not in space.protected]
         self._lower = space.schema.lower
-        self._sizes = space.sizes
+        self._sizes = np.array(space.sizes)
+        self._bins = np.minimum(self._sizes, MOST_BINS)
         self._category = np.array([space.schema.attributes[index].kind == "category" for index in self._free])
         self._cells = {
-            pair: np.zeros(space.sizes[pair[0]] * space.sizes[pair[1]], dtype=bool)
+            pair: np.zeros(self._bins[pair[0]] * self._bins[pair[1]], dtype=bool)
             for pair in combinations(self._free, 2)
         }
-        self._sample = np.zeros((SAMPLE, len(self._free)))
+        self._sample = np.zeros((SAMPLE, len(space.sizes)), dtype=np.int64)
         self._seen = 0
         self._rng = np.random.default_rng(0)
 
     def add(self, findings: Findings) -> None:
         """Take in some findings."""
-        codes = findings.sample - self._lower
+        binned = (findings.sample - self._lower) * self._bins // self._sizes
         for (first, second), covered in self._cells.items():
-            covered[codes[:, first] * self._sizes[second] + codes[:, second]] = True
-        self._keep(codes[:, self._free])
+            covered[binned[:, first] * self._bins[second] + binned[:, second]] = True
+        self._keep(findings.sample)
 
-    def _keep(self, codes: NDArray[np.int64]) -> None:
+    def _keep(self, codes: NDArray[np.int32]) -> None:
         """A uniform sample of all findings so far: each one takes a random place among those seen up to it."""
         numbers = self._seen + np.arange(len(codes))
         places = (self._rng.random(len(codes)) * (numbers + 1)).astype(np.int64)
@@ -49,6 +51,11 @@ class Diversity:
         self._seen += len(codes)
 
     @property
+    def sample(self) -> NDArray[np.int64]:
+        """(k, d) a uniform sample of the findings."""
+        return self._sample[: min(self._seen, SAMPLE)]
+
+    @property
     def cells(self) -> int:
         """How many cells are covered."""
         return sum(int(covered.sum()) for covered in self._cells.values())
@@ -56,15 +63,15 @@ class Diversity:
     @property
     def coverage(self) -> float:
         """The share of all cells that are covered."""
-        return self.cells / sum(len(covered) for covered in self._cells.values())
+        return self.cells / max(1, sum(len(covered) for covered in self._cells.values()))
 
     @property
     def mean_distance(self) -> float:
         """The mean distance of neighbours in a random order of the sample, from 0 (all alike) to 1."""
-        sample = self._sample[: min(self._seen, SAMPLE)]
+        sample = self.sample[:, self._free]
         if len(sample) < 2:
             return 0.0
         order = np.random.default_rng(1).permutation(len(sample))
         difference = np.abs(sample[order] - sample[np.roll(order, 1)])
-        widths = np.maximum([self._sizes[index] - 1 for index in self._free], 1)
+        widths = np.maximum(self._sizes[self._free] - 1, 1)
         return float(np.where(self._category, difference > 0, difference / widths).mean())

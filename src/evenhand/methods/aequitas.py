@@ -92,7 +92,6 @@ class Aequitas(Method):
         checked = search.look(uniform_samples(search, numbers), "global", 0, ids)
         search.report("global", len(numbers), 1, 1)
         starts = checked.take(checked.hit)
-        search.result.seeds_with_findings += len(starts)
         return starts, ids[checked.hit]
 
     def local_phase(self, search: Search, starts: Checked, ids: Tensor, preferences: Preferences | None = None) -> None:

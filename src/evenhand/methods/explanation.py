@@ -1,6 +1,8 @@
 """Why a model decides so about a sample: a decision tree over its neighbours, and what can be asked of its path."""
 
+import itertools
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +26,8 @@ class Constraint(NamedTuple):
     confidence: float = 1.0  # of the neighbours that come this far, the share with the sample's label
 
     def negated(self) -> "Constraint":
-        """The other way at the same decision."""
-        return self._replace(at_most=not self.at_most)
+        """The other way at the same decision, which is as sure as this one is not."""
+        return self._replace(at_most=not self.at_most, confidence=1 - self.confidence)
 
 
 Path = tuple[Constraint, ...]
@@ -58,12 +60,18 @@ def local_negations(path: Path, protected: Sequence[int]) -> list[Path]:
 
 
 def global_negations(path: Path, protected: Sequence[int], confidence: float) -> list[Path]:
-    """Each beginning of the path with its last constraint turned round, where that one is sure enough."""
-    return [
-        (*path[:place], constraint.negated())
-        for place, constraint in enumerate(path)
-        if constraint.attribute not in protected and constraint.confidence > confidence
-    ]
+    """Each beginning of the path with its last constraint turned round, up to the first that is not sure enough.
+
+    Constraints on protected attributes are left out, however sure: no question may change these.
+    """
+    free = [constraint for constraint in path if constraint.attribute not in protected]
+    sure = list(itertools.takewhile(lambda constraint: constraint.confidence >= confidence, free))
+    return [(*sure[:place], constraint.negated()) for place, constraint in enumerate(sure)]
+
+
+def average_confidence(path: Path) -> float:
+    """How sure the constraints of a path are, on average."""
+    return fmean(constraint.confidence for constraint in path)
 
 
 def unseen(paths: list[Path], seen: Seen) -> Iterator[Path]:

@@ -21,7 +21,8 @@ class Genetic(Method):
 
     One population that begins as the seeds and is bred as a whole. Its slots keep the fitter of what they hold and
     their child, as in differential evolution: the programs differ here, and this forgets no finding. Each slot's first
-    finding starts one local walk, so that the work is bounded by seeds × steps as for every other method.
+    finding starts one local walk, so that the work is bounded by seeds × steps as for every other method. ExpGA's
+    choice of seeds by explanations of the model is left out: the seeds are those of every other method.
     """
 
     name: ClassVar[str] = "genetic"
@@ -50,15 +51,13 @@ class Genetic(Method):
         draws = search.draws(slots, "global", 2 * self.tournament + 3 * x.shape[1], block_steps=1)
         population = child = search.look(x, "global", 0, ids)
         origin = child_origin = slots
-        found, fruitful = torch.zeros_like(child.hit), torch.zeros_like(child.hit)  # slots, seeds
+        found = torch.zeros_like(child.hit)
         firsts: list[tuple[Checked, Tensor, Tensor]] = []
         for generation in range(1, search.limits.iterations + 1):
             search.report("global", len(x), generation, search.limits.iterations)
             first = child.hit & ~found
             firsts.append((child.take(first), slots[first], child_origin[first]))
             found |= first
-            fruitful[child_origin[child.hit]] = True
-            search.result.seeds_with_findings = int(fruitful.sum())
             if generation == search.limits.iterations or search.should_stop():
                 break
             children, parent = self.breed(search.space, population.x, fitness(population), draws, generation)

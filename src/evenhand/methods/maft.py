@@ -13,16 +13,14 @@ from evenhand.search.method import Needs
 from evenhand.search.space import TableSpace
 from evenhand.search.walk import Walk
 
-SLOPES, AT = "slopes", "slopes at"
-
 
 @dataclass(frozen=True, kw_only=True)
 class MAFT(EIDIG):
     """Wang et al., "MAFT: Efficient Model-Agnostic Fairness Testing … via Zero-Order Gradient Search".
 
-    Both phases are EIDIG's. The slope of the score O_y along an attribute is its change over `difference` codes. An
-    estimate is kept with the walk; as in EIDIG it is made anew every `refresh_every` local steps, and then only for
-    walks that have moved, since each estimate costs one row per attribute.
+    Both phases are EIDIG's, with its restarts: a local walk goes on from findings only, and otherwise is back at its
+    first finding with the slopes of there. The slope of the score O_y along an attribute is its change over
+    `difference` codes. Each estimate costs one row per attribute, so local walks keep theirs for `refresh_every` steps.
     """
 
     name: ClassVar[str] = "maft"
@@ -34,26 +32,9 @@ class MAFT(EIDIG):
         if self.difference < 1:
             raise EvenhandError(f"difference is a whole number of codes of at least 1, not {self.difference}.")
 
-    def score_slopes(self, walk: Walk, refresh: bool) -> tuple[Tensor, Tensor]:
-        """(n, d) each: the estimates at x and at its pair."""
-        memory = walk.memory
-        if SLOPES not in memory:
-            memory[SLOPES] = self._estimates(walk, torch.arange(len(walk.x), device=walk.x.device))
-            memory[AT] = walk.x
-        elif refresh:
-            moved = (walk.x != memory[AT]).any(dim=1).nonzero().squeeze(1)
-            if moved.shape[0]:
-                memory[SLOPES] = memory[SLOPES].index_copy(0, moved, self._estimates(walk, moved))
-                memory[AT] = walk.x
-        return memory[SLOPES][:, 0], memory[SLOPES][:, 1]
-
-    def _estimates(self, walk: Walk, walks: Tensor) -> Tensor:
-        """(k, 2, d) estimates for x and its pair, both at x's label, of some of the walks."""
-        x, label, pair = walk.x[walks], walk.label[walks], walk.pair[walks]
-        both = torch.stack([x, walk.space.with_combination(x, pair)], dim=1)
-        score = torch.stack([walk.score[walks], walk.pair_score[walks]], dim=1)  # known from the check
-        samples = (both.view(-1, x.shape[1]), label.repeat_interleave(2), score.view(-1))
-        return slopes(walk.model, walk.space, *samples, self.difference).view_as(both)
+    def score_slopes(self, walk: Walk, x: Tensor, label: Tensor, score: Tensor) -> Tensor:
+        """(n, d) the estimates in place of gradients."""
+        return slopes(walk.model, walk.space, x, label, score, self.difference)
 
 
 def slopes(model: Classifier, space: TableSpace, x: Tensor, label: Tensor, score: Tensor, difference: int) -> Tensor:

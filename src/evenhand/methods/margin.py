@@ -1,8 +1,9 @@
 """Margin: our own method. It predicts from gradients which moves keep a pair on both sides of the boundary.
 
-A pair is discriminatory while the log-odds of x's label are above zero for x and below for its witness. Both change
-along a move by about the gradient times the step, so most moves that would lose the pair can be told beforehand, and
-the model is asked about the others only.
+With two classes a pair is discriminatory while the log-odds of x's label are above zero for x and below for its
+witness. Both change along a move by about the gradient times the step, so most moves that would lose the pair can be
+told beforehand, and the model is asked about the others only. With more classes, where a label can win below even odds,
+the prediction is a rule of thumb; what is a finding is decided by the check all the same.
 """
 
 from dataclasses import dataclass
@@ -44,13 +45,13 @@ class Margin(TwoPhase):
     ) -> tuple[Checked, Tensor]:
         """Steps towards the boundary; the last iterations are kept for bridges to what was found meanwhile."""
         wanted = search.limits.iterations if iterations is None else iterations
-        newton = max(1, wanted - len(search.space.sizes).bit_length() - 1)
+        bridge = len(search.space.sizes).bit_length() + 1  # looks that a bridge may take
+        newton = wanted - bridge if wanted > bridge else wanted
         found, found_ids = super().global_phase(search, x, ids, newton)
         left = ~torch.isin(ids, found_ids)
         if newton == wanted or not len(found) or not left.any() or search.should_stop():
             return found, found_ids
         bridged = self._bridge(search, x[left], ids[left], found.x, newton)
-        search.result.seeds_with_findings += len(bridged)
         return Checked.joined([found, bridged]), torch.cat([found_ids, ids[left]])
 
     def global_move(self, walk: Walk) -> Tensor:

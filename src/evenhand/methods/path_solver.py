@@ -22,6 +22,10 @@ class Problem(NamedTuple):
 Solution = list[int] | None  # a value for each unknown
 
 
+class SolverLostError(RuntimeError):
+    """A process that solves is gone."""
+
+
 def solve(problem: Problem) -> Solution:
     """A solution, or none if there is none (or z3 gives up).
 
@@ -84,7 +88,7 @@ class Solvers:
                 assert process.stdout is not None
                 solutions[number :: self._workers] = json.loads(process.stdout.readline())
         except (BrokenPipeError, json.JSONDecodeError) as error:  # what it said itself is on the error stream
-            raise RuntimeError("A solver process of SG ended early; workers=1 does without them.") from error
+            raise SolverLostError("A solver process of SG ended early.") from error
         return solutions
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
+from torch import Tensor
+
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.methods.adf import ADF
 from evenhand.methods.aequitas import Aequitas
@@ -13,9 +15,11 @@ from evenhand.methods.maft import MAFT
 from evenhand.methods.margin import Margin
 from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.methods.themis import Themis
+from evenhand.models.classifier import Classifier
 from evenhand.search.method import Method
 
 DEFAULT = "margin"
+WHOLE = (int, int | None, "int", "int | None")  # types of settings that count something
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,36 @@ def make_method(name: str, settings: dict[str, Any] | None = None) -> Method:
         raise unknown_name("method", name, METHODS)
     entry = METHODS[name]
     known: list[str] = [field.name for field in fields(entry.method)] if is_dataclass(entry.method) else []
-    for setting in settings or {}:
+    given = dict(settings or {})
+    for setting in given:
         if setting not in known:
             raise unknown_name(f"setting of method {name} called", setting, known)
+    whole: set[str] = set()
+    if is_dataclass(entry.method):
+        whole = {item.name for item in fields(entry.method) if item.type in WHOLE}
+    given |= {setting: _whole(name, setting, value) for setting, value in given.items() if setting in whole}
     try:
-        return entry.method(**(dict(entry.preset) | (settings or {})))
+        return entry.method(**(dict(entry.preset) | given))
     except TypeError as error:
         raise EvenhandError(f"A setting of method {name} has a wrong type: {error}.") from error
+
+
+def _whole(method: str, setting: str, value: Any) -> int:
+    """A whole number, also when it was written as 1e3; a fraction of a code or of a step would mean nothing."""
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+        return int(value)
+    raise EvenhandError(f"The setting '{setting}' of method {method} is a whole number; {value!r} is not.")
+
+
+def check_needs(names: list[str], model: Classifier, x: Tensor) -> None:
+    """A model without gradients is no use to methods that need them; find out before the first search."""
+    hungry = [name for name in names if METHODS[name].method.needs == "gradients"]
+    if not hungry:
+        return
+    try:
+        model.gradients(x, model.outputs(x).labels)
+    except EvenhandError as error:
+        others = ", ".join(name for name, entry in METHODS.items() if entry.method.needs != "gradients")
+        raise EvenhandError(
+            f"{', '.join(hungry)} need gradients, and this model gives none. Methods that do without: {others}."
+        ) from error

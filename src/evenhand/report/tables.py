@@ -34,11 +34,15 @@ def markdown(title: str, tables: list[Table], intro: str = "") -> str:
     """A Markdown page."""
     parts = [f"# {title}", *([intro] if intro else [])]
     for table in tables:
-        lines = [" | ".join(table.header), " | ".join(["---", *["---:"] * (len(table.header) - 1)])]
-        lines += [" | ".join(cell.replace("|", "\\|") for cell in row) for row in table.rows]
+        lines = [_row(table.header), " | ".join(["---", *["---:"] * (len(table.header) - 1)])]
+        lines += [_row(row) for row in table.rows]
         parts += [f"## {table.title}", "\n".join(f"| {line} |" for line in lines)]
         parts += ["\n".join(f"- {remark}" for remark in table.remarks)] if table.remarks else []
     return "\n\n".join(parts) + "\n"
+
+
+def _row(cells: list[str]) -> str:
+    return " | ".join(cell.replace("|", "\\|") for cell in cells)
 
 
 def html_page(title: str, tables: list[Table], intro: str = "") -> str:

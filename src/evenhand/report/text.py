@@ -83,6 +83,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
             "seeds",
             f"{search['seeds_with_findings']:,} of {search['seeds']:,} led to a finding",
         ),
+        *([("measured", ", ".join(f"{k} {v:,.5g}" for k, v in search["notes"].items()))] if search["notes"] else []),
         ("work", f"{search['model_rows']:,} model rows, {search['findings_per_second']:,.0f} findings a second"),
     ]
 

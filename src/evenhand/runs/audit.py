@@ -2,7 +2,6 @@
 
 import platform
 import shutil
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -21,9 +20,9 @@ from torch import nn
 import evenhand
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.errors import EvenhandError
-from evenhand.files import read_json, writable_folder, write_json
+from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.rates import Rate, data_rates, discriminatory_rows
-from evenhand.methods.registry import make_method
+from evenhand.methods.registry import check_needs, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
@@ -127,7 +126,8 @@ def audit(
         method = make_method(config.method, config.settings)
         space = TableSpace(dataset.schema, config.protected, device)
         classifier, model_name = _classifier(dataset, model, config, device)
-    with _result_folder(out) as folder, interrupt_as_wish() as interrupted:
+        check_needs([config.method], classifier, torch.tensor(dataset.clipped[:2], dtype=torch.float32, device=device))
+    with result_folder(out) as folder, interrupt_as_wish() as interrupted:
         summary = _run(config, dataset, space, classifier, method, folder, stages, on_progress, interrupted)
         summary["model"]["name"] = model_name
         statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
@@ -139,19 +139,6 @@ def audit(
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
-
-
-@contextmanager
-def _result_folder(out: str | Path | None) -> Iterator[Path]:
-    """The folder for results, tried before the work; one that was made for a run that then failed goes away again."""
-    existed = out is not None and Path(out).exists()
-    folder = writable_folder(Path(tempfile.mkdtemp(prefix="evenhand-") if out is None else out))
-    try:
-        yield folder
-    except BaseException:
-        if not existed:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def _lasting_name(data: str) -> str:

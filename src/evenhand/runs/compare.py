@@ -2,7 +2,6 @@
 
 import csv
 import io
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,15 +15,15 @@ from numpy.typing import NDArray
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import write_json, write_text
-from evenhand.measure.diversity import Diversity
-from evenhand.methods.registry import METHODS, make_method
+from evenhand.measure.diversity import SAMPLE, Diversity
+from evenhand.methods.registry import METHODS, check_needs, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.search.recorder import Findings
+from evenhand.search.check import check
 from evenhand.search.search import Limits, Progress, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
@@ -36,6 +35,7 @@ UNIFORM = "themis"  # always a row: a method that does not beat it per model row
 class Budget:
     """What every method may do: `paper`, or so many seeds, steps, model rows or seconds."""
 
+    text: str = "paper"
     seeds: int = 1000
     limits: Limits = field(default_factory=Limits)
 
@@ -45,7 +45,7 @@ class Budget:
         values: dict[str, float] = {}
         for part in [] if text == "paper" else text.split(","):
             name, _, number = part.partition("=")
-            if name not in ("rows", "seconds", "seeds", "steps") or not _positive(number):
+            if name not in ("rows", "seconds", "seeds", "steps") or not _positive(number, whole=name != "seconds"):
                 raise EvenhandError(
                     f"The budget '{part}' is not one. Use paper, or rows=N, seconds=N, seeds=N, steps=N above zero, "
                     "several of them separated by commas."
@@ -55,14 +55,15 @@ class Budget:
         # A budget of rows or seconds is there to be used up, so steps do not end it unless they are asked for.
         steps = values.get("steps", 10**9 if rows or seconds else 1000)
         limits = Limits(steps=int(steps), max_rows=int(rows) if rows else None, max_seconds=seconds)
-        return cls(int(values.get("seeds", 1000)), limits)
+        return cls(text, int(values.get("seeds", 1000)), limits)
 
 
-def _positive(number: str) -> bool:
+def _positive(number: str, whole: bool) -> bool:
     try:
-        return float(number) > 0 and (float(number).is_integer() or "." in number)
+        value = float(number)
     except ValueError:
         return False
+    return 0 < value < float("inf") and (value.is_integer() or not whole)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class Outcome:
     coverage: float
     mean_distance: float
     stopped: str
-    changed: dict[str, int]  # findings by which protected attributes differ between sample and witness
+    notes: dict[str, float]  # what the method measured on the way
+    alone: dict[str, float]  # share of findings whose label a change of this protected attribute alone changes
 
 
 def run_method(
@@ -102,30 +104,24 @@ def run_method(
 ) -> tuple[Outcome, SearchResult]:
     """Run one method and measure what it found."""
     diversity = Diversity(space)
-    changed: Counter[str] = Counter()
-
-    def sink(findings: Findings) -> None:
-        diversity.add(findings)
-        changed.update(_changed(findings, space))
-
     search = Search(
         model,
         space,
         make_method(name, settings),
         seed=seed,
         limits=limits,
-        sink=sink,
+        sink=diversity.add,
         on_progress=on_progress,
         interrupted=interrupted,
     )
     with one_thread(model.device):
         result = search.run(data.codes[rows], rows)
-    return _outcome(name, model, result, diversity, changed), result
+        rows_asked = model.rows
+        alone = _alone(model, space, diversity.sample)
+    return _outcome(name, rows_asked, result, diversity, alone), result
 
 
-def _outcome(
-    name: str, model: Classifier, result: SearchResult, diversity: Diversity, changed: Counter[str]
-) -> Outcome:
+def _outcome(name: str, rows: int, result: SearchResult, diversity: Diversity, alone: dict[str, float]) -> Outcome:
     counts, seconds = result.counts, sum(result.seconds.values())
     found = counts.all_findings
     return Outcome(
@@ -136,29 +132,32 @@ def _outcome(
         global_findings=counts.findings["global"],
         local_findings=counts.findings["local"],
         seeds_with_findings=result.seeds_with_findings,
-        model_rows=model.rows,
-        rows_per_finding=model.rows / found if found else None,
+        model_rows=rows,
+        rows_per_finding=rows / found if found else None,
         seconds=seconds,
         seconds_per_1000_findings=1000 * seconds / found if found else None,
         cells=diversity.cells,
         coverage=diversity.coverage,
         mean_distance=diversity.mean_distance,
         stopped=result.stopped,
-        changed=dict(changed.most_common()),
+        notes=dict(result.notes),
+        alone=alone,
     )
 
 
-def _changed(findings: Findings, space: TableSpace) -> Counter[str]:
-    """Findings by the names of the protected attributes in which sample and witness differ."""
-    differs = findings.sample[:, space.protected] != findings.witness  # (k, protected)
-    distinct, counts = np.unique(differs, axis=0, return_counts=True)
+def _alone(model: Classifier, space: TableSpace, sample: NDArray[np.int64]) -> dict[str, float]:
+    """For a sample of the findings: how often one protected attribute alone changes the label, or only several do."""
+    if len(space.protected) < 2 or not len(sample):
+        return {}
+    x = torch.tensor(sample, dtype=torch.float32, device=model.device)
     names = [space.schema.names[index] for index in space.protected]
-    return Counter(
-        {
-            "+".join(name for name, there in zip(names, mask, strict=True) if there): int(count)
-            for mask, count in zip(distinct, counts, strict=True)
-        }
-    )
+    hits = {name: check(model, TableSpace(space.schema, [name], model.device), x).hit for name in names}
+    together = ~torch.stack(list(hits.values())).any(dim=0)
+    return {f"{name} alone": _share(hit) for name, hit in hits.items()} | {"only together": _share(together)}
+
+
+def _share(mask: torch.Tensor) -> float:
+    return float(mask.double().mean())
 
 
 @dataclass(frozen=True)
@@ -172,6 +171,7 @@ class Comparison:
     seed: int
     seeds: int
     outcomes: list[Outcome]
+    left_out: list[str]  # methods that an interruption kept from running, or from running to their end
 
     @property
     def title(self) -> str:
@@ -210,20 +210,30 @@ class Comparison:
                 ]
                 for o in self.outcomes
             ],
+            self._remarks(),
         )
         diversity = Table(
             "Diversity of the findings, over their non-protected attributes",
             ["method", "pairs of values covered", "of all pairs", "mean distance"],
             [[o.method, f"{o.cells:,}", f"{o.coverage:.1%}", f"{o.mean_distance:.3f}"] for o in self.outcomes],
         )
-        return [work, diversity, *self._changed_table()]
+        return [work, diversity, *self._alone_table()]
 
-    def _changed_table(self) -> list[Table]:
+    def _alone_table(self) -> list[Table]:
         if len(self.protected) < 2:
             return []
-        kinds = sorted({kind for outcome in self.outcomes for kind in outcome.changed})
-        rows = [[o.method, *(f"{o.changed.get(kind, 0):,}" for kind in kinds)] for o in self.outcomes]
-        return [Table("Which protected attributes changed with the label", ["method", *kinds], rows)]
+        kinds = [*(f"{name} alone" for name in self.protected), "only together"]
+        rows = [[o.method, *(f"{o.alone.get(kind, 0):.1%}" for kind in kinds)] for o in self.outcomes]
+        remark = f"From a random sample of up to {SAMPLE:,} findings of each method; several may do so for one finding."
+        return [Table("Which protected attribute changes the label", ["method", *kinds], rows, [remark])]
+
+    def _remarks(self) -> list[str]:
+        remarks = [
+            f"{o.method}: discrimination score {o.notes['score']:.4f} ± {o.notes['margin']:.4f} over uniform samples"
+            for o in self.outcomes
+            if "score" in o.notes
+        ]
+        return remarks + ([f"Interrupted; left out: {', '.join(self.left_out)}"] if self.left_out else [])
 
     def write(self, folder: Path) -> None:
         """Write comparison.md, .html, .json and .csv."""
@@ -239,13 +249,15 @@ def _shown(number: float | None, digits: int) -> str:
 
 def _as_csv(outcomes: list[Outcome]) -> str:
     buffer = io.StringIO()
-    rows = [
-        asdict(outcome) | {"changed": "; ".join(f"{k}={v}" for k, v in outcome.changed.items())} for outcome in outcomes
-    ]
+    rows = [asdict(o) | {"alone": _pairs(o.alone), "notes": _pairs(o.notes)} for o in outcomes]
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return buffer.getvalue()
+
+
+def _pairs(values: dict[str, float]) -> str:
+    return "; ".join(f"{name}={value}" for name, value in values.items())
 
 
 def method_names(text: str) -> list[str]:
@@ -253,21 +265,7 @@ def method_names(text: str) -> list[str]:
     names = list(METHODS) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         make_method(name)
-    return names if UNIFORM in names else [*names, UNIFORM]
-
-
-def check_needs(names: list[str], model: Classifier, x: torch.Tensor) -> None:
-    """A model without gradients is no use to methods that need them; find out before the first search."""
-    hungry = [name for name in names if METHODS[name].method.needs == "gradients"]
-    if not hungry:
-        return
-    try:
-        model.gradients(x, model.outputs(x).labels)
-    except EvenhandError as error:
-        others = ", ".join(name for name, entry in METHODS.items() if entry.method.needs != "gradients")
-        raise EvenhandError(
-            f"{', '.join(hungry)} need gradients, and this model gives none. Methods that do without: {others}."
-        ) from error
+    return names if UNIFORM in names else [UNIFORM, *names]
 
 
 def run_comparison(
@@ -275,7 +273,6 @@ def run_comparison(
     protected: list[str],
     names: list[str],
     budget: Budget,
-    budget_text: str,
     model: str | None,
     seed: int,
     device_name: str,
@@ -306,4 +303,6 @@ def run_comparison(
             outcomes.append(outcome)
             if interrupted():
                 break
-    return Comparison(data.name, protected, model_name, budget_text, seed, len(rows), outcomes)
+    done = [outcome.method for outcome in outcomes if outcome.stopped != "interrupted"]
+    left_out = [name for name in names if name not in done]
+    return Comparison(data.name, protected, model_name, budget.text, seed, len(rows), outcomes, left_out)

@@ -63,3 +63,4 @@ CREDIT_AGE_REMARK = (
     "than half of its global finds are not discriminatory within the age domain 1–8. The paper's row rests on this."
 )
 SEEDS = {"credit": 600}  # the paper's number of seeds where it is not 1,000
+FIGURE_PAIR = Pair("census", "sex")  # whose curves are drawn

@@ -1,7 +1,7 @@
 """The paper's tables made again, with the paper's number beside ours, and our own method against ADF."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from statistics import mean, stdev
@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.methods.adf import ADF
 from evenhand.methods.aequitas import Aequitas
+from evenhand.methods.registry import make_method
 from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.runs.compare import Outcome, run_method
-from evenhand.runs.paper import PAPER, SEEDS, Pair
+from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.paper import FIGURE_PAIR, PAPER, SEEDS, Pair
+from evenhand.search.check import Checked
 from evenhand.search.method import Method
-from evenhand.search.recorder import Findings
+from evenhand.search.recorder import Counts, Findings
 from evenhand.search.search import Limits, Search
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
@@ -34,12 +37,21 @@ class Plan:
     seeds: int = 1000
     steps: int = 1000
     equal_seconds: float = 500.0  # for SG and ADF in equal time
-    sg_starts: int = 5  # findings that SG's local search starts from; it is far slower than the others
+    equal_rows: int = 300_000  # model rows for every method in equal work
+    sg_starts: int = 3  # findings that local searches start from where SG takes part; it is far slower than the others
     random_seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    curve: tuple[int, ...] = (100, 200, 400, 600, 800, 1000)  # seeds, for the figure
+    points: int = 8  # of the figure's curves
 
 
-QUICK = Plan(seeds=200, steps=200, equal_seconds=3.0, sg_starts=2, random_seeds=(0, 1), curve=(40, 80, 120, 160, 200))
+QUICK = Plan(seeds=200, steps=200, equal_seconds=3.0, equal_rows=60_000, sg_starts=2, random_seeds=(0, 1), points=5)
+EQUAL_WORK = ("margin", "adf", "sg", "aequitas", "themis")
+
+
+class InterruptedPair(Exception):  # noqa: N818 - a wish, not an error
+    """The user wants to stop; what is measured of this pair is not whole."""
+
+
+Found = tuple[Counts, list[Findings]]
 
 
 @dataclass(frozen=True)
@@ -51,11 +63,42 @@ class World:
     model: Classifier
     space: TableSpace
     rows: NDArray[np.int64]
+    interrupted: Callable[[], bool]
 
-    def run(self, name: str, limits: Limits, seed: int = 0, rows: NDArray[np.int64] | None = None) -> Outcome:
+    def run(self, name: str, limits: Limits, seed: int = 0, settings: dict[str, Any] | None = None) -> Outcome:
         """One method on this pair."""
-        seeds = self.rows if rows is None else rows
-        return run_method(self.model, self.space, self.data, seeds, name, limits=limits, seed=seed)[0]
+        outcome, _ = run_method(
+            self.model,
+            self.space,
+            self.data,
+            self.rows,
+            name,
+            limits=limits,
+            seed=seed,
+            settings=settings,
+            interrupted=self.interrupted,
+        )
+        if self.interrupted():
+            raise InterruptedPair
+        return outcome
+
+    def search(self, method: Method, starts: NDArray[np.int32], ids: NDArray[np.int64], steps: int) -> Found:
+        """A method from given starts: its counts and findings."""
+        found: list[Findings] = []
+        search = Search(
+            self.model,
+            self.space,
+            method,
+            seed=0,
+            limits=Limits(steps=steps),
+            sink=found.append,
+            interrupted=self.interrupted,
+        )
+        with one_thread(self.model.device):
+            counts = search.run(starts, ids).counts
+        if self.interrupted():
+            raise InterruptedPair
+        return counts, found
 
 
 @cache
@@ -63,12 +106,15 @@ def _data(name: str) -> Dataset:
     return load_dataset(name)
 
 
-def world_of(pair: Pair, plan: Plan, seed: int = 0) -> World:
+def world_of(pair: Pair, plan: Plan, interrupted: Callable[[], bool], seed: int = 0) -> World:
     """Load a pair; the number of seeds is the paper's, or the plan's if that is less."""
     data = _data(pair.dataset)
     rows = choose_seeds(data, min(plan.seeds, SEEDS.get(pair.dataset, plan.seeds)), seed)
     model = Classifier(load_module(data, None)[0])
-    return World(pair, data, model, TableSpace(data.schema, [pair.protected]), rows)
+    return World(pair, data, model, TableSpace(data.schema, [pair.protected]), rows, interrupted)
+
+
+Curve = list[tuple[int, int, int]]  # starts explored, unique samples, findings
 
 
 @dataclass(frozen=True)
@@ -77,53 +123,73 @@ class PairResult:
 
     pair: Pair
     seeds: int
-    paper_budget: dict[str, Outcome]  # adf, aequitas, themis
+    paper_budget: dict[str, Outcome]  # adf, aequitas
+    equal_work: dict[str, Outcome]  # the same number of model rows
     equal_time: dict[str, Outcome]  # sg, adf
     global_findings: dict[str, int]
-    local_findings: dict[str, float]  # per start and 1,000 samples
+    starts: int  # findings of ADF's global phase
+    local_findings: dict[str, float]  # per start and 1,000 samples; names ending in "few" from sg_starts starts only
     seconds_for_1000: dict[str, float | None]
+    curves: dict[str, Curve]
     margin: list[Outcome]  # one for each random seed
     adf: list[Outcome]
 
 
-def measure_pair(pair: Pair, plan: Plan, say: Callable[[str], None]) -> PairResult:
+def measure_pair(pair: Pair, plan: Plan, say: Callable[[str], None], interrupted: Callable[[], bool]) -> PairResult:
     """All tables' figures for one pair."""
-    world = world_of(pair, plan)
+    world = world_of(pair, plan, interrupted)
     name = "/".join(pair)
     limits = Limits(steps=plan.steps)
-    say(f"{name}: the paper's budget")
-    budget = {method: world.run(method, limits) for method in ("adf", "aequitas", "themis")}
+    say(f"{name}: the paper's budget, equal work")
+    budget = {method: world.run(method, limits) for method in ("adf", "aequitas")}
+    work = Limits(steps=10**9, max_rows=plan.equal_rows)
+    equal_work = {method: world.run(method, work) for method in EQUAL_WORK}
     say(f"{name}: equal time, {plan.equal_seconds:g} s each")
     timed = Limits(steps=10**9, max_seconds=plan.equal_seconds)
-    equal = {method: world.run(method, timed) for method in ("sg", "adf")}
+    equal_time = {method: world.run(method, timed) for method in ("sg", "adf")}
     say(f"{name}: global and local findings, time for 1,000")
-    first = replace(limits, steps=0)
-    global_findings = {
-        "aequitas": world.run("aequitas", first).findings,
-        "sg": world.run("sg", first).findings,
-        "adf": budget["adf"].global_findings,
-    }
-    margin, adf = [], []
-    for seed in plan.random_seeds:
-        say(f"{name}: margin and ADF, random seed {seed}")
-        seeded = world_of(pair, plan, seed)
-        margin.append(seeded.run("margin", limits, seed))
-        adf.append(seeded.run("adf", limits, seed))
+    starts, ids = _starts(world)
     return PairResult(
         pair,
         len(world.rows),
         budget,
-        equal,
-        global_findings,
-        _local(world, plan),
-        _thousand(world, limits, equal["sg"]),
-        margin,
-        adf,
+        equal_work,
+        equal_time,
+        _global(world, limits, budget["adf"]),
+        len(starts),
+        _local(world, plan, starts, ids),
+        _thousand(world, limits, equal_time["sg"]),
+        _curves(world, plan, starts, ids),
+        *_own_method(pair, plan, limits, say, interrupted),
     )
 
 
+def _own_method(
+    pair: Pair, plan: Plan, limits: Limits, say: Callable[[str], None], interrupted: Callable[[], bool]
+) -> tuple[list[Outcome], list[Outcome]]:
+    """Margin and ADF, once for each random seed."""
+    margin, adf = [], []
+    for seed in plan.random_seeds:
+        say(f"{'/'.join(pair)}: margin and ADF, random seed {seed}")
+        world = world_of(pair, plan, interrupted, seed)
+        margin.append(world.run("margin", limits, seed))
+        adf.append(world.run("adf", limits, seed))
+    return margin, adf
+
+
+def _global(world: World, limits: Limits, adf: Outcome) -> dict[str, int]:
+    """Findings of the global phase: random samples; seeds and as many samples of SG's global search; ADF's seeds."""
+    first = replace(limits, steps=0)
+    only_global = {"local": False, "samples": len(world.rows)}
+    return {
+        "aequitas": world.run("aequitas", first).findings,
+        "sg": world.run("sg", replace(limits, steps=10**6), settings=only_global).findings,
+        "adf": adf.global_findings,
+    }
+
+
 def _thousand(world: World, limits: Limits, sg: Outcome) -> dict[str, float | None]:
-    """Seconds for the first 1,000 findings, or as many as there are, scaled; SG's from its run in equal time."""
+    """Seconds for the first 1,000 findings; scaled where there are fewer, and for SG from its run in equal time."""
     enough = replace(limits, max_findings=1000)
     return {
         "aequitas": world.run("aequitas", enough).seconds_per_1000_findings,
@@ -139,7 +205,7 @@ class _FromFindings(Method):
     name = "local"
     needs = "gradients"
 
-    def __init__(self, local: Callable[[Search, Any, torch.Tensor], None]) -> None:
+    def __init__(self, local: Callable[[Search, Checked, torch.Tensor], None]) -> None:
         self._local = local
 
     def search(self, search: Search, x: torch.Tensor, ids: torch.Tensor) -> None:
@@ -147,58 +213,53 @@ class _FromFindings(Method):
         self._local(search, search.look(x, "global", 0, ids), ids)
 
 
-def _local(world: World, plan: Plan) -> dict[str, float]:
-    """Mean unique findings per start and 1,000 samples of each local search, all from the same ADF findings."""
-    starts, ids = _starts(world)
-    if not len(starts):
-        return {}
-    searches: dict[str, tuple[Method, int]] = {
-        "aequitas": (_FromFindings(lambda s, at, i: Aequitas().local_phase(s, at, i)), len(starts)),
-        "sg": (SymbolicGeneration(), min(plan.sg_starts, len(starts))),
-        "adf": (_FromFindings(lambda s, at, i: ADF().local_phase(s, at, i)), len(starts)),
-    }
+LOCAL: dict[str, Callable[[], Method]] = {
+    "aequitas": lambda: _FromFindings(Aequitas().local_phase),
+    "sg": SymbolicGeneration,
+    "adf": lambda: _FromFindings(ADF().local_phase),
+}
+
+
+def _local(world: World, plan: Plan, starts: NDArray[np.int32], ids: NDArray[np.int64]) -> dict[str, float]:
+    """Mean unique findings per start and 1,000 samples of each local search, from the same ADF findings."""
+    few = min(plan.sg_starts, len(starts))
+    wanted = [(name, few) for name in LOCAL] + [(name, len(starts)) for name in ("aequitas", "adf")]
     result = {}
-    for name, (method, count) in searches.items():
-        search = Search(
-            world.model, world.space, method, seed=0, limits=Limits(steps=plan.steps), sink=lambda findings: None
-        )
-        with one_thread(world.model.device):
-            counts = search.run(starts[:count], ids[:count]).counts
-        result[name] = counts.findings["local"] / count * 1000 / plan.steps
+    for name, count in wanted if few else []:
+        counts, _ = world.search(LOCAL[name](), starts[:count], ids[:count], plan.steps)
+        key = f"{name} few" if count == few else name
+        result[key] = counts.findings["local"] / count * 1000 / plan.steps
     return result
 
 
 def _starts(world: World) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """The findings of ADF's global phase."""
-    found: list[Findings] = []
-    search = Search(world.model, world.space, ADF(), seed=0, limits=Limits(steps=0), sink=found.append)
-    search.run(world.data.codes[world.rows], world.rows)
+    _, found = world.search(ADF(), world.data.codes[world.rows], world.rows, steps=0)
     if not found:
         return np.zeros((0, len(world.space.sizes)), dtype=np.int32), np.zeros(0, dtype=np.int64)
     return np.concatenate([part.sample for part in found]), np.concatenate([part.seed for part in found])
 
 
-def growth_by_seeds(pair: Pair, plan: Plan) -> dict[str, list[tuple[int, int, int]]]:
-    """The paper's figure: (seeds explored, unique samples, findings) for AEQUITAS and ADF.
+def _curves(world: World, plan: Plan, starts: NDArray[np.int32], ids: NDArray[np.int64]) -> dict[str, Curve]:
+    """The paper's figure: both local searches from the same starts, the more of them the further right.
 
-    Each point is a search of its own with the first seeds, so that a sample counts once however many seeds meet it.
+    Each point is a search of its own, so that a sample counts once however many starts lead to it.
     """
-    world = world_of(pair, plan)
-    curves: dict[str, list[tuple[int, int, int]]] = {}
-    for name in ("aequitas", "adf"):
-        outcomes = [(n, world.run(name, Limits(steps=plan.steps), rows=world.rows[:n])) for n in plan.curve]
-        curves[name] = [(n, outcome.generated, outcome.findings) for n, outcome in outcomes if n <= len(world.rows)]
+    numbers = sorted({round(len(starts) * part / plan.points) for part in range(1, plan.points + 1)} - {0})
+    curves: dict[str, Curve] = {}
+    for name in ("aequitas", "adf") if world.pair == FIGURE_PAIR else ():
+        counts = [(n, world.search(LOCAL[name](), starts[:n], ids[:n], plan.steps)[0]) for n in numbers]
+        curves[name] = [(n, count.all_generated, count.all_findings) for n, count in counts]
     return curves
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The tables' figures for all pairs."""
+    """The tables' figures for all pairs that were measured."""
 
     plan: Plan
     pairs: list[PairResult]
-    curves: dict[str, list[tuple[int, int, int]]]
-    curve_pair: Pair
+    left_out: list[Pair]  # not measured, since the user wanted to stop
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -206,19 +267,24 @@ class Reproduction:
         return {
             "plan": asdict(self.plan),
             "seconds": round(self.seconds, 1),
+            "left_out": ["/".join(pair) for pair in self.left_out],
             "pairs": [asdict(result) | {"pair": list(result.pair)} for result in self.pairs],
-            "growth_by_seeds": {"pair": list(self.curve_pair), **self.curves},
         }
 
 
-def reproduce(plan: Plan, say: Callable[[str], None] = lambda text: None) -> Reproduction:
-    """Measure all six pairs."""
+def reproduce(
+    plan: Plan, say: Callable[[str], None] = lambda text: None, pairs: Sequence[Pair] = tuple(PAPER)
+) -> Reproduction:
+    """Measure the pairs one after the other; Ctrl-C keeps those that are whole."""
+    make_method("sg")  # says now, and not after minutes, that its extra is missing
     start = time.perf_counter()
-    results = [measure_pair(pair, plan, say) for pair in PAPER]
-    curve_pair = Pair("census", "sex")
-    say(f"{'/'.join(curve_pair)}: findings against seeds explored")
-    curves = growth_by_seeds(curve_pair, plan)
-    return Reproduction(plan, results, curves, curve_pair, time.perf_counter() - start)
+    results: list[PairResult] = []
+    with interrupt_as_wish() as interrupted:
+        try:
+            results += (measure_pair(pair, plan, say, interrupted) for pair in pairs)
+        except InterruptedPair:
+            say("stopped; the pairs that are whole are kept")
+    return Reproduction(plan, results, list(pairs[len(results) :]), time.perf_counter() - start)
 
 
 def spread(values: list[float]) -> tuple[float, float]:

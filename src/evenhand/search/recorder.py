@@ -47,6 +47,7 @@ class Counts:
     tried: int = 0  # samples looked at, repetitions included
     generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))  # unique ones
     findings: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    seeds: set[int] = field(default_factory=set)  # rows of the data that led to a finding of their own
     growth: list[tuple[int, int, int]] = field(default_factory=list)  # tried, generated, findings
 
     @property
@@ -138,6 +139,7 @@ class Recorder:
         if len(found):
             step = np.repeat(np.array([entry.step for entry in entries], dtype=np.int32), sizes)
             seeds = torch.cat([entry.seeds for entry in entries]).cpu().numpy()
+            self.counts.seeds.update(np.unique(seeds[found][seeds[found] >= 0]).tolist())
             self._sink(self._findings(checked, found, phase, step, seeds))
 
     def _cut(self, fresh: NDArray[np.int64], hit: NDArray[np.bool_], tried: int) -> tuple[NDArray[np.int64], int]:

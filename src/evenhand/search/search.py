@@ -51,10 +51,14 @@ class SearchResult:
 
     counts: Counts
     seeds: int
-    seeds_with_findings: int = 0
     stopped: StopReason = "completed"
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     notes: dict[str, float] = field(default_factory=dict)  # what a method measured on the way
+
+    @property
+    def seeds_with_findings(self) -> int:
+        """How many seeds led to a finding that no other walk met before."""
+        return len(self.counts.seeds)
 
 
 class Search:

@@ -54,7 +54,6 @@ class TwoPhase(Method):
             search.report("global", len(checked), iteration, iterations)
             found.append(checked.take(checked.hit))
             found_ids.append(ids[checked.hit])
-            search.result.seeds_with_findings += len(found[-1])
             ids = ids[~checked.hit]
             walk.keep(~checked.hit)
             if not len(ids) or iteration == iterations or search.should_stop():
