@@ -28,13 +28,19 @@ class Ran:
     """A method run on a small world."""
 
     def __init__(
-        self, name: str, module: nn.Module, limits: Limits = LIMITS, seed: int = 0, chunk_rows: int | None = None
+        self,
+        name: str,
+        module: nn.Module,
+        limits: Limits = LIMITS,
+        seed: int = 0,
+        chunk_rows: int | None = None,
+        smallest_call: int | None = None,
     ) -> None:
         self.schema: Schema = schema_of(DOMAINS, classes=3)
         data: Dataset = dataset_of(self.schema, 60, seed=1)
         rows = np.arange(12 if name in SLOW else 60)
         self.parts: list[Findings] = []
-        self.model = Classifier(module, chunk_rows=chunk_rows)
+        self.model = Classifier(module, chunk_rows=chunk_rows, smallest_call=smallest_call)
         self.space = TableSpace(self.schema, PROTECTED)
         search = Search(self.model, self.space, make_method(name), seed=seed, limits=limits, sink=self.parts.append)
         self.result: SearchResult = search.run(data.codes[rows], rows)
@@ -82,12 +88,24 @@ def test_the_budget_is_kept_to_the_row(name: str, max_rows: int, network: FeedFo
             logits: Tensor = network(x)
             return logits
 
-    ran = Ran(name, Counted(), Limits(iterations=6, steps=10**6, max_rows=max_rows))
-    assert ran.model.rows <= max_rows
+    limits = Limits(iterations=6, steps=10**6, max_rows=max_rows)
+    ran = Ran(name, Counted(), limits, smallest_call=1)
     assert ran.result.stopped == "max-rows"
-    assert Counted.asked >= ran.model.rows  # calls are filled up; what is counted was really asked
-    whole = Ran(name, network, Limits(iterations=6, steps=10**6, max_rows=max_rows), chunk_rows=50)
-    assert whole.as_rows() == ran.as_rows()
+    assert ran.model.rows == Counted.asked <= max_rows
+    if max_rows == 2000 and name not in SLOW:  # SG's explanations of one round already cost more
+        assert ran.model.rows > max_rows / 2
+    assert Ran(name, network, limits).as_rows() == Ran(name, network, limits, chunk_rows=50).as_rows()
+
+
+@pytest.mark.parametrize("name", ["margin", "adf", "eidig", "maft", "labels", "genetic"])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5, 6])
+def test_the_global_phase_takes_no_more_iterations_than_allowed(
+    name: str, iterations: int, network: FeedForward
+) -> None:
+    ran = Ran(name, network, Limits(iterations=iterations, steps=0))
+    steps = [step for step, phase in zip(ran.column("step"), ran.column("phase"), strict=True) if phase == 0]
+    assert max(steps) < iterations
+    assert ran.result.counts.tried <= 60 * iterations
 
 
 @every_method
@@ -125,7 +143,7 @@ def test_limits_on_findings_and_time_hold(name: str, network: FeedForward) -> No
     assert ran.result.stopped == "max-findings"
     assert ran.as_rows() == Ran(name, network).as_rows()[:5]
     timed = Ran(name, network, Limits(iterations=6, steps=10**6, max_seconds=0.2))
-    assert timed.result.stopped in ("max-seconds", "completed")
+    assert timed.result.stopped == "max-seconds" or name in SLOW  # SG's queue may run empty before
 
 
 def test_names_and_settings() -> None:
@@ -139,3 +157,25 @@ def test_names_and_settings() -> None:
         make_method("margin", {"caution": 1.5})
     with pytest.raises(EvenhandError, match="wrong type"):
         make_method("margin", {"caution": "much"})
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("adf", "global_step"),
+        ("eidig", "local_step"),
+        ("genetic", "tournament"),
+        ("labels", "k"),
+        ("themis", "samples"),
+    ],
+)
+def test_settings_that_count_something_are_whole(name: str, setting: str) -> None:
+    with pytest.raises(EvenhandError, match=f"'{setting}' of method {name} is a whole number; 2.5 is not"):
+        make_method(name, {setting: 2.5})
+    assert getattr(make_method(name, {setting: 2.0}), setting) == 2
+
+
+def test_seeds_are_counted_by_the_findings_that_are_theirs(network: FeedForward) -> None:
+    for name in METHODS:
+        ran = Ran(name, network, Limits(iterations=6, steps=15, max_findings=7))
+        assert ran.result.seeds_with_findings == len({seed for seed in ran.column("seed") if seed >= 0})
