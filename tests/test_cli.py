@@ -47,6 +47,14 @@ def test_help_fits_80_columns_and_gives_examples(arguments: list[str]) -> None:
     assert "evenhand " in done.stdout
 
 
+def test_the_help_of_compare_names_all_methods() -> None:
+    from evenhand.methods.registry import METHODS
+
+    text = " ".join(evenhand("compare", "--help").stdout.split())
+    listed = text.split("Methods: ")[1].split(". Examples")[0].replace(" (ours)", "")
+    assert listed.rstrip(".").split(", ") == list(METHODS)
+
+
 def test_version() -> None:
     assert evenhand("--version").stdout.startswith("evenhand 0.")
 

@@ -18,7 +18,7 @@ from evenhand.search.space import TableSpace
 Phase = Literal["global", "local"]
 PHASES: tuple[Phase, Phase] = ("global", "local")
 FLUSH_SAMPLES = 131_072
-FLUSH_SECONDS = 0.5
+FLUSH_SECONDS = 0.25  # so that a display has news
 GROWTH_POINTS = 100
 
 
