@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.methods.margin import Margin, log_odds, nearest
+from evenhand.methods.margin import Margin, log_odds
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
 from evenhand.search.check import check
@@ -97,13 +97,6 @@ def test_bridges_lead_every_seed_to_a_finding(census: Dataset, census_network: F
     result = search.run(census.codes[rows], rows)
     assert result.seeds_with_findings == 150
     assert len(seen) > 140
-
-
-def test_nearest_looks_at_free_attributes_in_their_own_scale() -> None:
-    space = TableSpace(schema_of([(0, 9), (0, 1), (0, 100)]), ["a0"])
-    x = torch.tensor([[0.0, 0.0, 50.0]])
-    donors = torch.tensor([[0.0, 1.0, 50.0], [9.0, 0.0, 90.0]])  # distances 1 and 0.4
-    assert nearest(x, donors, space).tolist() == [[9.0, 0.0, 90.0]]
 
 
 def test_more_findings_than_adf_for_the_same_budget(census: Dataset, census_network: FeedForward) -> None:

@@ -16,13 +16,11 @@ from evenhand.errors import EvenhandError
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs
 from evenhand.search.search import Search
-from evenhand.search.space import TableSpace
 from evenhand.search.two_phase import TwoPhase
 from evenhand.search.walk import Walk
 
 LARGEST_ODDS = 16.0  # beyond it a float32 score is 0 or 1
 UNLIKELY = 1e-9  # the weight of a move that is predicted to lose the pair, or that goes straight back
-MOST_DONORS = 4_096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,7 @@ class Margin(TwoPhase):
 
     name: ClassVar[str] = "margin"
     needs: ClassVar[Needs] = "gradients"
-    longest_step: int = 3  # local moves go 1 to this many codes
+    longest_step: int = 2  # local moves go 1 to this many codes
     caution: float = 0.3  # a move is taken to keep the pair if this share of its slack is left
 
     def __post_init__(self) -> None:
@@ -69,15 +67,19 @@ class Margin(TwoPhase):
         return torch.where(move.any(dim=1, keepdim=True), walk.space.move(walk.x, move), random)
 
     def _bridge(self, search: Search, x: Tensor, ids: Tensor, donors: Tensor, step: int) -> Checked:
-        """Take over one attribute after another from the nearest finding; bisect for the first that makes a finding.
+        """Take over one attribute after another from a random finding; bisect for the first that makes a finding.
 
-        The far end of a bridge has all non-protected values of a finding, so it is discriminatory by definition.
+        A random one keeps findings further apart than the nearest would. The far end of a bridge has all non-protected values of a finding, so it is discriminatory by definition.
         """
         space = search.space
-        donor = space.with_combination(nearest(x, donors[:MOST_DONORS], space), space.combination(x))
+        draws = search.draws(ids, "global", x.shape[1] + 1, 1).derived(x.shape[1] + 1)
+        *order_numbers, donor_number = draws.all_of(step).unbind(dim=1)
+        chosen = donors[(donor_number * len(donors)).long()]
+        donor = space.with_combination(chosen, space.combination(x))
         differs = x != donor
-        numbers = search.draws(ids, "global", x.shape[1], 1).derived(x.shape[1]).all_of(step)
-        order = torch.where(differs, numbers, 1.0).argsort(dim=1).argsort(dim=1)  # (n, d) places on the way
+        order = (
+            torch.where(differs, torch.stack(order_numbers, dim=1), 1.0).argsort(dim=1).argsort(dim=1)
+        )  # (n, d) places
         near, far = torch.zeros_like(ids), differs.sum(dim=1)  # how many attributes are taken over: no finding, one
         while int((far - near).max()) > 1:
             middle = (near + far) // 2
@@ -123,10 +125,3 @@ def choose(weight: Tensor, number: Tensor) -> Tensor:
     reach = weight.cumsum(dim=1)
     mark = number[:, None] * reach[:, -1:]
     return torch.searchsorted(reach, mark, right=True).squeeze(1).clamp_max_(weight.shape[1] - 1)
-
-
-def nearest(x: Tensor, donors: Tensor, space: TableSpace) -> Tensor:
-    """(n, d) for each sample the donor that is nearest in its non-protected attributes, each scaled to [0, 1]."""
-    scale = space.free / (space.upper - space.lower).clamp_min(1)
-    parts = [torch.cdist(part * scale, donors * scale, p=1).argmin(dim=1) for part in torch.split(x, MOST_DONORS)]
-    return donors[torch.cat(parts)]

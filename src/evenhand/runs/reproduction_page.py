@@ -18,7 +18,7 @@ WHY = (
 )
 BRIDGES = (
     "Seeds counts seeds with a finding that no other walk met before. Seeds that do not reach the boundary by "
-    "themselves take over attributes from the nearest finding of another seed until they are findings too."
+    "themselves take over attributes from a random finding of another seed until they are findings too."
 )
 ORDER_WHY = (
     "Where AEQUITAS or SG stands above ADF: each gradient counts as a row, which they do not need; and ADF's many "
