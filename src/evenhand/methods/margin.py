@@ -69,7 +69,8 @@ class Margin(TwoPhase):
     def _bridge(self, search: Search, x: Tensor, ids: Tensor, donors: Tensor, step: int) -> Checked:
         """Take over one attribute after another from a random finding; bisect for the first that makes a finding.
 
-        A random one keeps findings further apart than the nearest would. The far end of a bridge has all non-protected values of a finding, so it is discriminatory by definition.
+        A random one keeps findings further apart than the nearest would. The far end of a bridge has all non-protected
+        values of a finding, so it is discriminatory by definition.
         """
         space = search.space
         draws = search.draws(ids, "global", x.shape[1] + 1, 1).derived(x.shape[1] + 1)
