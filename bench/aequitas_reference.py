@@ -112,7 +112,7 @@ def batched(samples: int, limits: Limits) -> dict[str, Any]:
     start = time.perf_counter()
     result = search.run(data.codes[rows], rows)
     seconds = time.perf_counter() - start
-    return measured(result.seeds_with_findings, result.counts.tried, result.counts.all_findings, seconds)
+    return measured(result.counts.findings["global"], result.counts.tried, result.counts.all_findings, seconds)
 
 
 def one_at_a_time(seconds: float) -> dict[str, Any]:
