@@ -11,15 +11,7 @@ from evenhand.search.check import check
 from evenhand.search.draws import Draws
 from evenhand.search.space import TableSpace
 from evenhand.search.walk import DRAWS_PER_STEP, Walk
-from tests.worlds import classifier_of, schema_of
-
-
-def linear(weights: list[float], bias: float) -> nn.Linear:
-    """Two classes; the second one's logit is the weighted sum plus the bias."""
-    module = nn.Linear(len(weights), 2)
-    module.weight.data = torch.tensor([[0.0] * len(weights), weights])
-    module.bias.data = torch.tensor([0.0, bias])
-    return module
+from tests.worlds import classifier_of, linear, schema_of
 
 
 def walk_at(module: nn.Module, space: TableSpace, x: Tensor) -> Walk:

@@ -191,9 +191,11 @@ def test_attribute_errors_say_where(attribute: dict[str, Any], message: str) -> 
 
 
 def test_limits_are_still_accepted() -> None:
-    Attribute(name="a", kind="number", edges=[1, 2], domain=(0, 2), clip=(1, 1))
-    Attribute(name="a", kind="category", categories=["u", "v"], domain=(1, 1))
-    Attribute.model_validate({"name": "a", "kind": "number", "domain": [0, 1], "missing": {"code": -(2**24)}})
+    binned = Attribute(name="a", kind="number", edges=[1, 2], domain=(0, 2), clip=(1, 1))
+    assert encode(binned, 0, 1.5, 9) == [1, 1, 1]
+    assert Attribute(name="a", kind="category", categories=["u", "v"], domain=(1, 1)).texts() == ["v"]
+    content = {"name": "a", "kind": "number", "domain": [0, 1], "missing": {"code": -(2**24)}}
+    assert encode(Attribute.model_validate(content), "") == [-(2**24)]
 
 
 def test_a_file_that_is_not_toml(tmp_path: Path) -> None:

@@ -32,6 +32,14 @@ def network_of(width: int, classes: int, seed: int, hidden: tuple[int, ...] = (1
     return network
 
 
+def linear(weights: list[float], bias: float) -> nn.Linear:
+    """Two classes; the second one's logit, and so its log-odds, is the weighted sum plus the bias."""
+    module = nn.Linear(len(weights), 2)
+    module.weight.data = torch.tensor([[0.0] * len(weights), weights])
+    module.bias.data = torch.tensor([0.0, bias])
+    return module
+
+
 def classifier_of(module: nn.Module, chunk_rows: int | None = None) -> Classifier:
     return Classifier(module, chunk_rows=chunk_rows)
 

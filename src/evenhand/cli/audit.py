@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.folders import free_folder
+from evenhand.cli.options import Data, Device, Json, Model, Out, Protected, Quiet, Seed
 from evenhand.cli.progress import ProgressDisplay
 from evenhand.errors import EvenhandError
 
@@ -17,18 +18,10 @@ SHOWN_EXAMPLES = 3
 
 
 def audit(
-    data: Annotated[str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).")],
-    protected: Annotated[
-        str | None,
-        typer.Option("--protected", "-p", help="Attributes to change, separated by commas.", show_default="all marked"),
-    ] = None,
+    data: Data,
+    protected: Protected = None,
     each: Annotated[bool, typer.Option("--each", help="One audit per protected attribute, not all together.")] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="module:function that returns a torch.nn.Module, or NAME.safetensors.", show_default="built in"
-        ),
-    ] = None,
+    model: Model = None,
     output: Annotated[str, typer.Option(help="What the model returns: auto, logits or probabilities.")] = "auto",
     seeds: Annotated[int, typer.Option(help="Rows of the data to start from.")] = 1000,
     iterations: Annotated[int, typer.Option(help="Global iterations per seed.")] = 10,
@@ -38,17 +31,15 @@ def audit(
         list[str] | None,
         typer.Option("--set", help="A setting of the method, NAME=VALUE; may be repeated.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides all random choices.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    seed: Seed = 0,
+    device: Device = "auto",
     max_seconds: Annotated[float | None, typer.Option(help="Stop searching after so long.")] = None,
     max_findings: Annotated[int | None, typer.Option(help="Stop at so many findings.")] = None,
     max_rows: Annotated[int | None, typer.Option(help="Ask the model about at most so many rows.")] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows per model call, to save memory.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.", show_default="a new one in evenhand-out")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    out: Out = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Search a classifier for pairs of people who differ only in protected attributes and get different labels.
 

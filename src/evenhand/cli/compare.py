@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.folders import free_folder
+from evenhand.cli.options import Data, Device, Json, Model, Out, Protected, Quiet, Seed
 from evenhand.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -15,28 +16,18 @@ if TYPE_CHECKING:
 
 
 def compare(
-    data: Annotated[str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).")],
-    protected: Annotated[
-        str | None,
-        typer.Option("--protected", "-p", help="Attributes to change, separated by commas.", show_default="all marked"),
-    ] = None,
+    data: Data,
+    protected: Protected = None,
     methods: Annotated[str, typer.Option("--methods", "-m", help="Names, or all.")] = "margin,adf,eidig,aequitas",
     budget: Annotated[
         str, typer.Option("--budget", "-b", help="paper, or rows=N, seconds=N, seeds=N, steps=N, with commas.")
     ] = "paper",
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="module:function that returns a torch.nn.Module, or NAME.safetensors.", show_default="built in"
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Decides all random choices.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.", show_default="a new one in evenhand-out")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Model = None,
+    seed: Seed = 0,
+    device: Device = "auto",
+    out: Out = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Compare search methods on the same network, seeds and budget, under the same counters.
 

@@ -1,9 +1,11 @@
 """`evenhand data`: the data sets that come with the package, and what their columns mean."""
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from evenhand.cli.options import Data, Json
 
 if TYPE_CHECKING:
     from evenhand.data.attribute import Attribute
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
 data_app = typer.Typer(
     no_args_is_help=True, help="The built-in data sets: evenhand data list, evenhand data show census."
 )
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @data_app.command("list")
@@ -34,7 +35,7 @@ def list_datasets(as_json: Json = False) -> None:
 
 @data_app.command("show")
 def show_dataset(
-    name: Annotated[str, typer.Argument(help="A built-in data set, or the path of a schema file (.toml).")],
+    name: Data,
     as_json: Json = False,
 ) -> None:
     """Show a data set's card: source, licence, rows, attributes, which are protected.

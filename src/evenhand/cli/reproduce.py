@@ -1,12 +1,12 @@
 """`evenhand reproduce`: the paper's tables with the paper's numbers beside ours."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from evenhand.cli.folders import free_folder
+from evenhand.cli.options import Json, Out, Quiet
 
 reproduce_app = typer.Typer(
     no_args_is_help=True, help="Make the paper's figures again: evenhand reproduce tables --quick."
@@ -24,11 +24,9 @@ def tables(
     equal_seconds: Annotated[
         float | None, typer.Option(min=0.1, help="Seconds for SG and ADF each.", show_default="500, quick 3")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.", show_default="a new one in evenhand-out")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    out: Out = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Make the paper's tables for all six pairs of data set and attribute, with the paper's numbers beside ours.
 

@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.options import Data, Device, Json, Quiet
+
 if TYPE_CHECKING:
     from evenhand.models.training import Epoch
 
 
 def train(
-    data: Annotated[str, typer.Argument(help="A built-in data set, or the path of a schema file (.toml).")],
+    data: Data,
     seed: Annotated[int, typer.Option(help="Decides the first weights and the order of rows.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="At most so many passes over the training rows.")] = 100,
     patience: Annotated[int, typer.Option(min=1, help="Stop after so many epochs without improvement.")] = 10,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")] = "auto",
+    device: Device = "auto",
     out: Annotated[
         Path | None, typer.Option(help="Where to: NAME.safetensors and NAME.json.", show_default="evenhand-out/DATA")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the network's description as JSON.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
 ) -> None:
     """Train the paper's six-layer network and say how accurate it is.
 

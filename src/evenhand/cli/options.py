@@ -1,0 +1,23 @@
+"""Options that several commands share, so that they read the same everywhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).", metavar="DATA")
+]
+Protected = Annotated[
+    str | None,
+    typer.Option("--protected", "-p", help="Attributes to change, separated by commas.", show_default="all marked"),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="module:function that returns a torch.nn.Module, or NAME.safetensors.", show_default="built in"),
+]
+Seed = Annotated[int, typer.Option(help="Decides all random choices.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in evenhand-out")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
