@@ -81,7 +81,9 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("success rate", f"{search['success_rate']:.1%} of the generated samples"),
         (
             "seeds",
-            f"{search['seeds_with_findings']:,} of {search['seeds']:,} led to a finding",
+            f"{search['seeds_with_findings']:,} of {search['seeds']:,} led to a finding"
+            if search["seeds_with_findings"] or not search["findings"]["total"]
+            else "none: this method starts from random samples",
         ),
         *([("measured", ", ".join(f"{k} {v:,.5g}" for k, v in search["notes"].items()))] if search["notes"] else []),
         ("work", f"{search['model_rows']:,} model rows, {search['findings_per_second']:,.0f} findings a second"),
