@@ -12,7 +12,7 @@ from evenhand.runs.reproduce import EQUAL_WORK, PairResult, Reproduction, spread
 
 TITLE = "The paper's tables, made again"
 WHY = (
-    "Why figures differ: other trained weights (the paper's networks are fitted to all rows, ours stop early on "
+    "What differs from the paper and may explain the figures: other trained weights (the paper's networks are fitted to all rows, ours stop early on "
     "held-out rows); values outside the domain are clipped before the first check; generated samples are counted in "
     "both phases; credit has 600 seeds here too, but its network is trained on 800 rows and not on 600."
 )
@@ -21,8 +21,8 @@ BRIDGES = (
     "themselves take over attributes from a random finding of another seed until they are findings too."
 )
 ORDER_WHY = (
-    "Where AEQUITAS or SG stands above ADF: each gradient counts as a row, which they do not need; and ADF's many "
-    "walks meet each other, while AEQUITAS and SG have few starts on these networks and stay around them."
+    "A likely reason, not tested apart: each gradient counts as a row, which AEQUITAS and SG do not need; and ADF's "
+    "many walks meet each other, while AEQUITAS and SG have few starts on these networks and stay around them."
 )
 
 
