@@ -12,8 +12,8 @@ from evenhand.runs.reproduce import EQUAL_WORK, PairResult, Reproduction, spread
 
 TITLE = "The paper's tables, made again"
 WHY = (
-    "What differs from the paper and may explain the figures: other trained weights (the paper's networks are fitted to "
-    "all rows, ours stop early on held-out rows); values outside the domain are clipped before the first check; "
+    "What differs from the paper and may explain the figures: other trained weights (the paper's networks are fitted "
+    "to all rows, ours stop early on held-out rows); values outside the domain are clipped before the first check; "
     "generated samples are counted in both phases; credit has 600 seeds here too, but its network is trained on 800 "
     "rows and not on 600."
 )
