@@ -9,9 +9,7 @@ from torch import Tensor
 from evenhand.errors import EvenhandError
 from evenhand.methods.adf import agreeing_signs, local_weights
 from evenhand.search.check import Checked
-from evenhand.search.draws import BLOCK_STEPS
 from evenhand.search.method import Needs
-from evenhand.search.search import Search
 from evenhand.search.two_phase import TwoPhase
 from evenhand.search.walk import Walk
 
@@ -65,17 +63,9 @@ class EIDIG(TwoPhase):
         walk.memory[MOMENTUM] = momentum
         return walk.space.move(walk.x, agreeing_signs(walk, -momentum[:, 0], -momentum[:, 1]) * self.global_step)
 
-    def local_phase(self, search: Search, starts: Checked, ids: Tensor) -> None:
-        """All first findings at once: look at a neighbour, step there or restart."""
-        if not len(starts):
-            return
-        walk = search.walk(starts, ids, "local", BLOCK_STEPS)
-        for step in range(search.limits.steps):
-            if search.should_stop():
-                return
-            checked = search.look_near(self.local_move(walk), walk.own, walk.pair, "local", step, ids)
-            step_or_restart(walk, checked, starts)
-            search.report("local", len(starts), step + 1, search.limits.steps)
+    def settle(self, walk: Walk, checked: Checked, starts: Checked) -> None:
+        """Step to findings, restart elsewhere."""
+        step_or_restart(walk, checked, starts)
 
     def local_move(self, walk: Walk) -> Tensor:
         """ADF's Algorithms 8 and 9 on slopes of the score that are up to `refresh_every` steps old."""

@@ -33,6 +33,10 @@ class TwoPhase(Method):
         """(n,) whether the local walk goes on from the neighbour: always from a finding, else with `accept_failed`."""
         return checked.hit | (walk.uniform(ACCEPTANCE_DRAW) < self.accept_failed)
 
+    def settle(self, walk: Walk, checked: Checked, starts: Checked) -> None:  # noqa: ARG002 - for methods that restart
+        """Where local walks that began at `starts` go on from after they looked at a neighbour."""
+        walk.move(checked, self.accepts(walk, checked))
+
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
         """The global phase for all seeds, then the local phase for all that it found."""
         blocks = zip(torch.split(x, BLOCK_WALKS), torch.split(ids, BLOCK_WALKS), strict=True)
@@ -71,5 +75,5 @@ class TwoPhase(Method):
             if search.should_stop():
                 return
             checked = search.look_near(self.local_move(walk), walk.own, walk.pair, "local", step, ids)
-            walk.move(checked, self.accepts(walk, checked))
+            self.settle(walk, checked, starts)
             search.report("local", len(starts), step + 1, search.limits.steps)
