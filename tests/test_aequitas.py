@@ -170,7 +170,7 @@ def test_one_walk_at_a_time_equals_the_reference(
     """In batches of one walk, every sample looked at and all that was learnt are those of the one-at-a-time form."""
     monkeypatch.setattr(search_module, "Recorder", Trail)
     monkeypatch.setattr(Trail, "noted", {}, raising=False)
-    monkeypatch.setattr(aequitas, "BLOCK_WALKS", 1)
+    monkeypatch.setattr(TableSpace, "block_walks", 1)
     method = Aequitas(change=0.01)
     ran = Ran(census, census_network, protected, method, Limits(steps=40), seeds=60)
     reference = AequitasReference(

@@ -18,7 +18,6 @@ from evenhand.methods.adf import ADF
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
 from evenhand.search import search as search_module
-from evenhand.search import two_phase
 from evenhand.search.check import Checked
 from evenhand.search.recorder import Findings, Phase, Recorder
 from evenhand.search.search import Limits, Progress, Search, SearchResult
@@ -181,7 +180,7 @@ def test_blocks_of_walks_lose_nothing(
     """Smaller blocks may credit a sample to another walk, but the samples are the same."""
     rows = choose_seeds(census, 40, seed=0)
     whole = Ran(census_network, census, ["sex"], rows, Limits(steps=20))
-    monkeypatch.setattr(two_phase, "BLOCK_WALKS", 7)
+    monkeypatch.setattr(TableSpace, "block_walks", 7)
     parts = Ran(census_network, census, ["sex"], rows, Limits(steps=20))
     assert whole.result.counts.generated == parts.result.counts.generated
     assert sorted(map(str, whole.column("sample")[:, [i for i in range(13) if i != 8]])) == sorted(

@@ -14,7 +14,6 @@ from evenhand.search.draws import BLOCK_STEPS
 from evenhand.search.method import Method, Needs
 from evenhand.search.search import Search
 from evenhand.search.space import TableSpace
-from evenhand.search.two_phase import BLOCK_WALKS
 from evenhand.search.walk import ACCEPTANCE_DRAW, Walk
 
 Variant = Literal["random", "semi", "full"]
@@ -78,12 +77,12 @@ class Aequitas(Method):
 
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:  # noqa: ARG002 - as many starts, but random ones
         """As many random samples as there are seeds, then the local phase from every discriminatory one."""
-        numbers = torch.split(torch.arange(len(x), device=x.device), BLOCK_WALKS)
+        numbers = torch.split(torch.arange(len(x), device=x.device), search.space.block_walks)
         found = [self.global_phase(search, block) for block in numbers]
         starts = Checked.joined([checked for checked, _ in found])
         start_ids = torch.cat([block_ids for _, block_ids in found])
         preferences = Preferences.none(search.space)
-        for places in torch.split(torch.arange(len(start_ids), device=x.device), BLOCK_WALKS):
+        for places in torch.split(torch.arange(len(start_ids), device=x.device), search.space.block_walks):
             self.local_phase(search, starts.take(places), start_ids[places], preferences)
 
     def global_phase(self, search: Search, numbers: Tensor) -> tuple[Checked, Tensor]:

@@ -12,7 +12,6 @@ from evenhand.search.draws import BLOCK_STEPS, Draws
 from evenhand.search.method import Method, Needs
 from evenhand.search.search import Search
 from evenhand.search.space import TableSpace
-from evenhand.search.two_phase import BLOCK_WALKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ class Genetic(Method):
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
         """Breed, then walk around each slot's first finding."""
         starts, slots, origin = self.global_phase(search, x, ids)
-        for places in torch.split(torch.arange(len(slots), device=ids.device), BLOCK_WALKS):
+        for places in torch.split(torch.arange(len(slots), device=ids.device), search.space.block_walks):
             self.local_phase(search, starts.take(places), slots[places], ids[origin[places]])
 
     def global_phase(self, search: Search, x: Tensor, ids: Tensor) -> tuple[Checked, Tensor, Tensor]:

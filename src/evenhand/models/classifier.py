@@ -2,6 +2,7 @@
 
 import math
 import time
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 import torch
@@ -34,7 +35,32 @@ class Outputs(NamedTuple):
     scores: Tensor  # (n, classes) probabilities
 
 
-class Classifier:
+class Model(ABC):
+    """What every model offers a search. It counts what it is asked, and refuses what goes beyond a budget."""
+
+    device: torch.device
+    chunk_rows: int  # samples that are evaluated together, with their variants
+    output: Literal["logits", "probabilities"] = "logits"
+    most_rows: int | None = None  # a call that would go beyond is refused
+    rows: int = 0  # samples evaluated so far, each gradient counted as one more
+    seconds: float = 0.0  # spent in the forward pass to the probabilities and in the backward pass from the loss
+
+    def count(self, rows: int) -> None:
+        """Note samples that are about to be evaluated."""
+        if self.most_rows is not None and self.rows + rows > self.most_rows:
+            raise OutOfRows
+        self.rows += rows
+
+    @abstractmethod
+    def outputs(self, x: Tensor) -> Outputs:
+        """Labels and scores of samples."""
+
+    @abstractmethod
+    def gradients(self, x: Tensor, y: Tensor, of: GradientOf = "loss") -> Tensor:
+        """The gradient by each sample of the loss at label y, of the score O_y, or of the log-odds of y."""
+
+
+class Classifier(Model):
     """A `torch.nn.Module` seen as what a search needs: labels, scores, gradients.
 
     The module reads a float32 matrix of codes and returns (n, classes) logits or probabilities, or a single score
@@ -56,9 +82,6 @@ class Classifier:
         self.output = output
         self.chunk_rows = chunk_rows or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
         self.smallest_call = smallest_call or SMALLEST_CALL.get(self.device.type, SMALLEST_CALL["cpu"])
-        self.most_rows: int | None = None  # a call that would go beyond is refused
-        self.rows = 0  # samples evaluated so far, each gradient counted as one more
-        self.seconds = 0.0  # spent in the forward pass to the probabilities and in the backward pass from the loss
 
     def outputs(self, x: Tensor) -> Outputs:
         """Labels and scores of (n, d) samples."""
@@ -92,7 +115,7 @@ class Classifier:
         with torch.enable_grad():
             logits = self._logits(inputs)
         try:
-            (gradient,) = torch.autograd.grad(logits, inputs, _slope(logits.detach(), labels, of))
+            (gradient,) = torch.autograd.grad(logits, inputs, loss_slope(logits.detach(), labels, of))
         except RuntimeError as error:
             raise EvenhandError(
                 f"The model gives no gradient of its scores: {error} Use a method that needs none, such as maft."
@@ -114,9 +137,7 @@ class Classifier:
     def _filled(self, x: Tensor) -> Tensor:
         """The samples on the device, filled up with copies of the first one; only samples are counted."""
         n = x.shape[0]
-        if self.most_rows is not None and self.rows + n > self.most_rows:
-            raise OutOfRows
-        self.rows += n
+        self.count(n)
         x = x.to(self.device, torch.float32)
         missing = max(self.smallest_call - n, -n % min(ROW_MULTIPLE, self.smallest_call))
         return torch.cat([x, x[:1].expand(missing, -1)]) if missing else x
@@ -135,7 +156,7 @@ def _not_a_number(sample: Tensor) -> EvenhandError:
     )
 
 
-def _slope(logits: Tensor, labels: Tensor, of: GradientOf) -> Tensor:
+def loss_slope(logits: Tensor, labels: Tensor, of: GradientOf) -> Tensor:
     """(n, classes) derivative by the logits of the cross-entropy at `labels`: softmax minus one-hot.
 
     The label's own entry is written as minus the sum of the others, since 1 - softmax is rounded to zero where the

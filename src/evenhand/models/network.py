@@ -2,9 +2,9 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import safetensors.torch
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, replacing, write_json
 
+Network = TypeVar("Network", bound=nn.Module)
 FORMAT = "evenhand feed-forward network 1"
 HIDDEN = (64, 32, 16, 8, 4)  # with the output layer, the paper's six fully connected layers
 
@@ -49,31 +50,47 @@ def network_files(path: Path) -> tuple[Path, Path]:
 
 def save_network(network: FeedForward, description: dict[str, Any], path: Path) -> None:
     """Write `path`.safetensors and `path`.json."""
-    weights_file, description_file = network_files(path)
-    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
-    with replacing(weights_file) as temporary:
-        safetensors.torch.save_file(weights, temporary)
-    write_json(description_file, {"format": FORMAT, "widths": list(network.widths), **description})
+    save_weights(network, {"format": FORMAT, "widths": list(network.widths), **description}, path)
 
 
 def load_network(path: Path) -> tuple[FeedForward, dict[str, Any]]:
     """Read a network and its description from `path`.safetensors and `path`.json."""
+    return load_weights(path, FORMAT, _from_description)
+
+
+def save_weights(network: nn.Module, description: dict[str, Any], path: Path) -> None:
+    """Write a network's weights and a description from which an empty one can be made again."""
+    weights_file, description_file = network_files(path)
+    weights = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    with replacing(weights_file) as temporary:
+        safetensors.torch.save_file(weights, temporary)
+    write_json(description_file, description)
+
+
+def load_weights(
+    path: Path, expected: str, make: Callable[[dict[str, Any], Path], Network]
+) -> tuple[Network, dict[str, Any]]:
+    """A network that `make` builds from its description, with its weights."""
     weights_file, description_file = network_files(path)
     description = read_json(description_file)
-    if description.get("format") != FORMAT:
-        raise EvenhandError(f"{description_file} does not describe a network: its format is not '{FORMAT}'.")
-    widths = description.get("widths")
-    if not _are_widths(widths):
-        raise EvenhandError(
-            f"{description_file} does not describe a network: its widths are {json.dumps(widths)}, not a list of "
-            "whole numbers, one for each layer. Make the file again with `evenhand train`."
-        )
+    if description.get("format") != expected:
+        raise EvenhandError(f"{description_file} does not describe a network: its format is not '{expected}'.")
+    network = make(description, path)
     try:
-        network = FeedForward(widths)
         network.load_state_dict(safetensors.torch.load_file(weights_file))
     except (OSError, SafetensorError, RuntimeError) as error:
         raise EvenhandError(f"Cannot read the weights {weights_file}: {error}") from error
     return network, description
+
+
+def _from_description(description: dict[str, Any], path: Path) -> FeedForward:
+    widths = description.get("widths")
+    if not _are_widths(widths):
+        raise EvenhandError(
+            f"{network_files(path)[1]} does not describe a network: its widths are {json.dumps(widths)}, not a list of "
+            "whole numbers, one for each layer. Make the file again with `evenhand train`."
+        )
+    return FeedForward(widths)
 
 
 def _are_widths(widths: object) -> TypeGuard[list[int]]:

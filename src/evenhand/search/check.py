@@ -1,13 +1,13 @@
 """The discrimination check: exact over every combination of protected values (the paper's Algorithm 2)."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from evenhand.models.classifier import Classifier
-from evenhand.search.space import TableSpace
+from evenhand.models.classifier import Model
+from evenhand.search.space import Space
 
 
 class Checked(NamedTuple):
@@ -41,23 +41,23 @@ class Checked(NamedTuple):
     @staticmethod
     def nothing(x: Tensor) -> "Checked":
         """No sample at all, in the shapes of samples like x."""
-        scores = x.new_zeros(0)
+        scores = torch.zeros(0, device=x.device)
         numbers = scores.long()
         return Checked(x[:0], numbers, numbers, scores.bool(), numbers, numbers, scores, scores)
 
 
-def check(model: Classifier, space: TableSpace, x: Tensor) -> Checked:
+def check(model: Model, space: Space[Any], x: Tensor) -> Checked:
     """Check (n, d) samples against all their variants."""
     return _in_chunks(_check, model, space, (x, space.combination(x)))
 
 
-def check_near(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, guess: Tensor) -> Checked:
+def check_near(model: Model, space: Space[Any], x: Tensor, own: Tensor, guess: Tensor) -> Checked:
     """Check samples whose neighbours had the witness `guess` (n,), which is looked at first and kept if it is one here.
 
     All other variants are looked at where it is not, so the verdict is as exact as that of `check`; only the choice
     among several witnesses differs. `own` (n,) is `space.combination(x)`.
     """
-    if space.variant_count == 2:  # nothing but the guess to look at
+    if space.binary:  # nothing but the guess to look at
         return _in_chunks(_check, model, space, (x, own))
     checked = _in_chunks(_check_guess, model, space, (x, own, guess))
     rest = (~checked.hit).nonzero().squeeze(1)
@@ -67,36 +67,36 @@ def check_near(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, gue
     return checked
 
 
-def _in_chunks(
-    how: Callable[..., Checked], model: Classifier, space: TableSpace, samples: tuple[Tensor, ...]
-) -> Checked:
+def _in_chunks(how: Callable[..., Checked], model: Model, space: Space[Any], samples: tuple[Tensor, ...]) -> Checked:
     """Apply a check to as many samples at a time as the model takes with their variants."""
-    size = max(1, model.chunk_rows // space.variant_count)
-    if samples[0].shape[0] <= size:
+    sizes = space.chunks(samples[0], model.chunk_rows)
+    if len(sizes) <= 1:
         return how(model, space, *samples)
-    parts = [how(model, space, *part) for part in zip(*(torch.split(field, size) for field in samples), strict=True)]
+    parts = [how(model, space, *part) for part in zip(*(torch.split(field, sizes) for field in samples), strict=True)]
     return Checked.joined(parts)
 
 
-def _check_guess(model: Classifier, space: TableSpace, x: Tensor, own: Tensor, guess: Tensor) -> Checked:
-    outputs = model.outputs(torch.cat([x, space.with_combination(x, guess)]))
-    label, guess_label = outputs.labels.view(2, -1)
-    score, guess_score = outputs.scores.gather(1, torch.cat([label, label])[:, None]).view(2, -1)
-    return Checked(x, own, label, label != guess_label, guess.clone(), guess_label, score, guess_score)
+def _check_guess(model: Model, space: Space[Any], x: Tensor, own: Tensor, guess: Tensor) -> Checked:
+    outputs, of_guess = space.answers_of(model, x, guess)
+    label = outputs.labels[:, None]
+    score, guess_score = outputs.scores.gather(1, label).squeeze(1), of_guess.scores.gather(1, label).squeeze(1)
+    hit = outputs.labels != of_guess.labels
+    return Checked(x, own, outputs.labels, hit, guess.clone(), of_guess.labels, score, guess_score)
 
 
-def _check(model: Classifier, space: TableSpace, x: Tensor, own: Tensor) -> Checked:
+def _check(model: Model, space: Space[Any], x: Tensor, own: Tensor) -> Checked:
     """All variants of every sample; of several witnesses the one whose score differs most."""
-    n, variants = len(x), space.variant_count
-    outputs = model.outputs(space.variants(x).view(n * variants, -1))
-    labels = outputs.labels.view(n, variants)
+    answers = space.answers(model, x)
+    labels = answers.labels
     own = own[:, None]
     label = labels.gather(1, own)  # (n, 1)
-    scores = outputs.scores.view(n, variants, -1).gather(2, label[:, None].expand(n, variants, 1)).squeeze(2)
+    scores = answers.scores.gather(2, label[:, None].expand(*labels.shape, 1)).squeeze(2)
     score = scores.gather(1, own)
-    differs = labels != label
+    differs, gap = labels != label, (scores - score).abs()
+    if answers.there is not None:
+        differs, gap = differs & answers.there, torch.where(answers.there, gap, -1)
     hit = differs.any(dim=1, keepdim=True)
-    pair = 1 - own if variants == 2 else _most_different((scores - score).abs(), differs, hit, own)
+    pair = 1 - own if space.binary else _most_different(gap, differs, hit, own)
     fields = (own, label, hit, pair, labels.gather(1, pair), score, scores.gather(1, pair))
     return Checked(x, *[field.squeeze(1) for field in fields])
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal
 
 from torch import Tensor
+
+from evenhand.search.space import ModelT, SpaceT
 
 if TYPE_CHECKING:
     from evenhand.search.search import Search
@@ -13,12 +15,12 @@ if TYPE_CHECKING:
 Needs = Literal["gradients", "scores", "labels"]
 
 
-class Method(ABC):
+class Method(ABC, Generic[SpaceT, ModelT]):
     """A way to look for findings. It sees the model only through the search that it is given."""
 
     name: ClassVar[str]
     needs: ClassVar[Needs]  # what it asks of a model beyond labels
 
     @abstractmethod
-    def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
+    def search(self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor) -> None:
         """Look for findings from seeds (n, d), rows `ids` (n,) of the data, until done or told to stop."""

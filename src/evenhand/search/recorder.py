@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,11 +13,12 @@ from torch import Tensor
 
 from evenhand.search.archive import Archive
 from evenhand.search.check import Checked
-from evenhand.search.space import TableSpace
+from evenhand.search.space import Space
 
 Phase = Literal["global", "local"]
 PHASES: tuple[Phase, Phase] = ("global", "local")
 FLUSH_SAMPLES = 131_072
+FLUSH_NUMBERS = 8_000_000  # so that long texts do not fill the memory
 FLUSH_SECONDS = 0.25  # so that a display has news
 GROWTH_POINTS = 100
 
@@ -78,7 +79,7 @@ class Recorder:
     """
 
     def __init__(
-        self, space: TableSpace, sink: Callable[[Findings], None], most_findings: int | None = None, expected: int = 0
+        self, space: Space[Any], sink: Callable[[Findings], None], most_findings: int | None = None, expected: int = 0
     ) -> None:
         self.counts = Counts()
         self._space = space
@@ -104,7 +105,8 @@ class Recorder:
         """Note samples (n,) that were looked at in one step."""
         self._entries.append(_Entry(checked, PHASES.index(phase), step, seeds))
         self._waiting += len(checked)
-        if self._waiting >= self._flush_samples or time.monotonic() - self._flushed_at > FLUSH_SECONDS:
+        full = self._waiting >= min(self._flush_samples, FLUSH_NUMBERS // checked.x.shape[1])
+        if full or time.monotonic() - self._flushed_at > FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
@@ -170,7 +172,7 @@ class Recorder:
         seeds: NDArray[np.int64],
     ) -> Findings:
         kept = checked.take(torch.as_tensor(found, device=checked.x.device))
-        witness = self._space.combinations[kept.pair]
+        witness = self._space.witness(kept.pair)
         return Findings(
             sample=kept.x.cpu().numpy().astype(np.int32),
             witness=witness.cpu().numpy().astype(np.int32),

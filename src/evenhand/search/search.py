@@ -3,19 +3,19 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Generic, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.models.classifier import Classifier, OutOfRows
+from evenhand.models.classifier import OutOfRows
 from evenhand.search.check import Checked, check, check_near
 from evenhand.search.draws import Draws
 from evenhand.search.method import Method
 from evenhand.search.recorder import PHASES, Counts, Findings, Phase, Recorder
-from evenhand.search.space import TableSpace
+from evenhand.search.space import ModelT, SpaceT
 from evenhand.search.walk import DRAWS_PER_STEP, Walk
 
 StopReason = Literal["completed", "max-seconds", "max-findings", "max-rows", "interrupted"]
@@ -61,14 +61,14 @@ class SearchResult:
         return len(self.counts.seeds)
 
 
-class Search:
+class Search(Generic[SpaceT, ModelT]):
     """A model, a space, seeds, limits and counters. A method looks at samples through it and nowhere else."""
 
     def __init__(
         self,
-        model: Classifier,
-        space: TableSpace,
-        method: Method,
+        model: ModelT,
+        space: SpaceT,
+        method: Method[SpaceT, ModelT],
         *,
         seed: int,
         limits: Limits,
@@ -88,7 +88,7 @@ class Search:
         expected = len(rows) * (self.limits.iterations + self.limits.steps)
         self._recorder = Recorder(self.space, self._sink, self.limits.max_findings, expected)
         self.result = SearchResult(self._recorder.counts, len(rows))
-        x = self.space.clip(torch.tensor(samples, dtype=torch.float32, device=self.model.device))
+        x = self.space.samples(samples)
         try:
             self.method.search(self, x, torch.tensor(rows, device=self.model.device))
         except OutOfRows:
@@ -106,26 +106,26 @@ class Search:
 
     def look(self, x: Tensor, phase: Phase, step: int, ids: Tensor) -> Checked:
         """Check samples (n, d) that belong to the seeds `ids` (n,), and count them."""
-        affordable = self._affordable(x, phase, self.space.variant_count)
+        affordable = self._affordable(x, phase, 0)
         checked = check(self.model, self.space, x[:affordable])
         return self._noted(checked, len(x), phase, step, ids)
 
     def look_near(self, x: Tensor, own: Tensor, guess: Tensor, phase: Phase, step: int, ids: Tensor) -> Checked:
         """Check neighbours of samples whose witnesses are known, and count them; see `check_near`."""
-        dearest = self.space.variant_count + (2 if self.space.variant_count > 2 else 0)
-        affordable = self._affordable(x, phase, dearest)
+        affordable = self._affordable(x, phase, 0 if self.space.binary else 2)  # the guess may be asked in vain
         checked = check_near(self.model, self.space, x[:affordable], own[:affordable], guess[:affordable])
         return self._noted(checked, len(x), phase, step, ids)
 
-    def _affordable(self, x: Tensor, phase: Phase, rows_each: int) -> int:
+    def _affordable(self, x: Tensor, phase: Phase, extra: int) -> int:
         """How many of the samples the budget of rows still allows for; also the place that sees a phase begin."""
         if phase != self._phase:
             self._end_phase()
             self._phase = phase
         if self.limits.max_rows is None:
             return len(x)
-        affordable = min(len(x), (self.limits.max_rows - self.model.rows) // rows_each)
-        if affordable <= 0:
+        dearest = (self.space.variant_counts(x) + extra).cumsum(0)  # if every variant must be looked at
+        affordable = int((dearest <= self.limits.max_rows - self.model.rows).sum())
+        if not affordable:
             raise OutOfRows
         return affordable
 
@@ -136,7 +136,7 @@ class Search:
             raise OutOfRows
         return checked
 
-    def walk(self, at: Checked, ids: Tensor, phase: Phase, block_steps: int) -> Walk:
+    def walk(self, at: Checked, ids: Tensor, phase: Phase, block_steps: int) -> Walk[SpaceT, ModelT]:
         """Walks that stand at checked samples, with the random numbers that belong to their seeds."""
         return Walk(self.model, self.space, at, self.draws(ids, phase, DRAWS_PER_STEP, block_steps))
 

@@ -1,18 +1,76 @@
-"""The space of table rows: what a legal sample is, its variants, how to move in it, and when two samples are one."""
+"""Spaces: what a legal sample is, its variants, how to move in it, and when two samples are one."""
 
 import math
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
+from evenhand.models.classifier import Classifier, Model, Outputs
 
 MOST_VARIANTS = 1_000_000
 
 Keys = NDArray[np.int64] | NDArray[np.bytes_]
+
+
+class Answers(NamedTuple):
+    """What a model says about all variants of some samples."""
+
+    labels: Tensor  # (n, variants)
+    scores: Tensor  # (n, variants, classes)
+    there: Tensor | None = None  # (n, variants) false where a sample has no such variant; None: all are there
+
+
+ModelT = TypeVar("ModelT", bound=Model, default=Classifier)
+AnyModel = TypeVar("AnyModel", bound=Model, contravariant=True)
+
+
+class Space(Protocol[AnyModel]):
+    """What a search needs to know of samples: tables and texts differ in this and in nothing else.
+
+    Samples are (n, d) tensors. A sample's combination is a number that stands for its protected values.
+    """
+
+    binary: bool  # every sample has one other variant, the combination 1 - its own
+    block_walks: int  # walks that step together
+
+    def samples(self, rows: NDArray[np.int32]) -> Tensor:
+        """Samples in the domain from rows of the data."""
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """What a model reads of samples."""
+
+    def combination(self, x: Tensor) -> Tensor:
+        """(n,) the number of each sample's own combination of protected values."""
+
+    def with_combination(self, x: Tensor, number: Tensor) -> Tensor:
+        """Samples with their protected values replaced by the numbered combinations."""
+
+    def variant_counts(self, x: Tensor) -> Tensor:
+        """(n,) how many variants each sample has, itself included."""
+
+    def chunks(self, x: Tensor, rows: int) -> list[int]:
+        """How many samples at a time to check, so that with their variants they are about so many rows."""
+
+    def answers(self, model: AnyModel, x: Tensor) -> Answers:
+        """What the model says about all variants."""
+
+    def answers_of(self, model: AnyModel, x: Tensor, number: Tensor) -> tuple[Outputs, Outputs]:
+        """What the model says about samples and about one variant of each."""
+
+    def freedom(self, x: Tensor) -> tuple[Tensor, Tensor | int]:
+        """1 for elements that a search may move and 0 for others, and the last that it may move: for each sample."""
+
+    def keys(self, x: Tensor) -> Keys:
+        """(n,) what a sample is known by: all but its protected values."""
+
+    def witness(self, number: Tensor) -> Tensor:
+        """(n, k) what a finding stores of its witness' combination."""
 
 
 class TableSpace:
@@ -21,6 +79,10 @@ class TableSpace:
     Samples are (n, d) float32 tensors of whole numbers: exact for every code that a schema allows, and what networks
     read. A combination is one choice of values for all protected attributes, numbered in mixed radix.
     """
+
+    # It decides which of two walks that reach the same sample is first, so it is a constant and not a setting; memory
+    # is bounded by it and by the model's chunk of rows.
+    block_walks = 65_536
 
     def __init__(self, schema: Schema, protected: list[str], device: torch.device | str = "cpu") -> None:
         self.schema = schema
@@ -38,9 +100,49 @@ class TableSpace:
                 f"The protected attributes have {self.variant_count:,} combinations of values together; at most "
                 f"{MOST_VARIANTS:,} are checked. Protect fewer at once, or audit them one by one with --each."
             )
+        self.binary = self.variant_count == 2
         self.combinations = self._combinations(device)
         self._protected_rows = torch.zeros(self.variant_count, len(self.sizes), device=device)
         self._protected_rows[:, self.protected] = self.combinations
+
+    def samples(self, rows: NDArray[np.int32]) -> Tensor:
+        """(n, d) samples in the domain from rows of codes."""
+        return self.clip(torch.tensor(rows, dtype=torch.float32, device=self.lower.device))
+
+    def inputs(self, x: Tensor) -> Tensor:
+        """A network for tables reads codes as they are."""
+        return x
+
+    def variant_counts(self, x: Tensor) -> Tensor:
+        """(n,) the same for all samples."""
+        return torch.full((len(x),), self.variant_count, device=x.device)
+
+    def chunks(self, x: Tensor, rows: int) -> list[int]:
+        """Equal numbers of samples, but for the last."""
+        size = max(1, rows // self.variant_count)
+        whole, rest = divmod(x.shape[0], size)
+        return [size] * whole + ([rest] if rest else [])
+
+    def answers(self, model: Classifier, x: Tensor) -> Answers:
+        """All variants in one call."""
+        n = x.shape[0]
+        outputs = model.outputs(self.variants(x).view(n * self.variant_count, -1))
+        shape = (n, self.variant_count)
+        return Answers(outputs.labels.view(shape), outputs.scores.view(*shape, -1))
+
+    def answers_of(self, model: Classifier, x: Tensor, number: Tensor) -> tuple[Outputs, Outputs]:
+        """Both members of each pair in one call."""
+        n = x.shape[0]
+        labels, scores = model.outputs(torch.cat([x, self.with_combination(x, number)]))
+        return Outputs(labels[:n], scores[:n]), Outputs(labels[n:], scores[n:])
+
+    def freedom(self, x: Tensor) -> tuple[Tensor, int]:  # noqa: ARG002 - in texts it depends on the sample
+        """The same attributes for all samples."""
+        return self.free, self.last_free
+
+    def witness(self, number: Tensor) -> Tensor:
+        """(n, protected) the witness' protected values."""
+        return self.combinations[number]
 
     def _combinations(self, device: torch.device | str) -> Tensor:
         """(variants, protected) all combinations of protected values, the last attribute fastest."""
@@ -104,3 +206,6 @@ def hashed_rows(codes: NDArray[np.int64]) -> NDArray[np.bytes_]:
     state *= np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
     state ^= state >> np.uint64(32)
     return np.ascontiguousarray(state).view("S16")[:, 0]
+
+
+SpaceT = TypeVar("SpaceT", bound=Space[Any], default=TableSpace)

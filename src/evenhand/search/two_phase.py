@@ -9,45 +9,42 @@ from evenhand.search.check import Checked
 from evenhand.search.draws import BLOCK_STEPS
 from evenhand.search.method import Method
 from evenhand.search.search import Search
+from evenhand.search.space import ModelT, SpaceT
 from evenhand.search.walk import ACCEPTANCE_DRAW, Walk
 
-# Walks that step together. It decides which of two walks that reach the same sample is first, so it is a constant and
-# not a setting; memory is bounded by it and by the model's chunk of rows.
-BLOCK_WALKS = 65_536
 
-
-class TwoPhase(Method):
+class TwoPhase(Method[SpaceT, ModelT]):
     """How to move towards a first finding, how to move around one, whether to stay there."""
 
     accept_failed: float = 1.0
 
     @abstractmethod
-    def global_move(self, walk: Walk) -> Tensor:
+    def global_move(self, walk: Walk[SpaceT, ModelT]) -> Tensor:
         """(n, d) where each walk that has found nothing yet goes next."""
 
     @abstractmethod
-    def local_move(self, walk: Walk) -> Tensor:
+    def local_move(self, walk: Walk[SpaceT, ModelT]) -> Tensor:
         """(n, d) the next neighbour of each walk to look at."""
 
-    def accepts(self, walk: Walk, checked: Checked) -> Tensor:
+    def accepts(self, walk: Walk[SpaceT, ModelT], checked: Checked) -> Tensor:
         """(n,) whether the local walk goes on from the neighbour: always from a finding, else with `accept_failed`."""
         return checked.hit | (walk.uniform(ACCEPTANCE_DRAW) < self.accept_failed)
 
-    def settle(self, walk: Walk, checked: Checked, starts: Checked) -> None:  # noqa: ARG002 - for methods that restart
+    def settle(self, walk: Walk[SpaceT, ModelT], checked: Checked, starts: Checked) -> None:  # noqa: ARG002 - for methods that restart
         """Where local walks that began at `starts` go on from after they looked at a neighbour."""
         walk.move(checked, self.accepts(walk, checked))
 
-    def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
+    def search(self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor) -> None:
         """The global phase for all seeds, then the local phase for all that it found."""
-        blocks = zip(torch.split(x, BLOCK_WALKS), torch.split(ids, BLOCK_WALKS), strict=True)
+        blocks = zip(torch.split(x, search.space.block_walks), torch.split(ids, search.space.block_walks), strict=True)
         found = [self.global_phase(search, *block) for block in blocks]
         starts = Checked.joined([checked for checked, _ in found])
         start_ids = torch.cat([block_ids for _, block_ids in found])
-        for places in torch.split(torch.arange(len(start_ids), device=ids.device), BLOCK_WALKS):
+        for places in torch.split(torch.arange(len(start_ids), device=ids.device), search.space.block_walks):
             self.local_phase(search, starts.take(places), start_ids[places])
 
     def global_phase(
-        self, search: Search, x: Tensor, ids: Tensor, iterations: int | None = None
+        self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor, iterations: int | None = None
     ) -> tuple[Checked, Tensor]:
         """Algorithm 1 for all seeds at once: those that have found something leave the batch."""
         iterations = search.limits.iterations if iterations is None else iterations
@@ -66,7 +63,7 @@ class TwoPhase(Method):
             walk.move(checked)
         return Checked.joined(found), torch.cat(found_ids)
 
-    def local_phase(self, search: Search, starts: Checked, ids: Tensor) -> None:
+    def local_phase(self, search: Search[SpaceT, ModelT], starts: Checked, ids: Tensor) -> None:
         """Algorithm 7 for all first findings at once: look at a neighbour, step there or stay."""
         if not len(starts):
             return

@@ -1,19 +1,21 @@
 """Walks that step together: where each stands, its gradients and its random numbers."""
 
+from typing import Generic
+
 import torch
 from torch import Tensor
 
-from evenhand.models.classifier import Classifier, GradientOf
+from evenhand.models.classifier import GradientOf
 from evenhand.search.check import Checked
 from evenhand.search.draws import Draws
-from evenhand.search.space import TableSpace
+from evenhand.search.space import ModelT, SpaceT
 
 DRAWS_PER_STEP = 4  # which element, which direction, whether to accept, one to spare
 ACCEPTANCE_DRAW = 3
 SMALLEST_SALIENCY = 1e-30  # an element without any gradient is as unimportant as float32 can say
 
 
-class Walk:
+class Walk(Generic[SpaceT, ModelT]):
     """A batch of walks. A method reads it and says where to go; the search checks and moves it."""
 
     x: Tensor  # (n, d) where each walk stands, and what the check said there: see `Checked`
@@ -23,18 +25,18 @@ class Walk:
     score: Tensor
     pair_score: Tensor
 
-    def __init__(self, model: Classifier, space: TableSpace, at: Checked, draws: Draws) -> None:
+    def __init__(self, model: ModelT, space: SpaceT, at: Checked, draws: Draws) -> None:
         self.model = model
         self.space = space
         self._stand(at)
         self.step = 0
         self.memory: dict[str, Tensor] = {}  # what a method remembers for each walk, (n, …) each
         self._draws = draws
-        self._gradient: Tensor | None = None  # (n, 2, d) of x and of its pair
+        self._gradient: Tensor | None = None  # (n, 2, …) of x and of its pair
         self._moved: Tensor | None = None  # (n,) which walks have moved since it was computed; None: none
 
     def gradients(self, of: GradientOf = "loss", refresh: bool = True) -> tuple[Tensor, Tensor]:
-        """(n, d) each: the gradients of x and of its pair x', both at x's label, in one backward pass.
+        """(n, …) each: the gradients of x and of its pair x', both at x's label, in one backward pass.
 
         Only walks that have moved are computed again, and with `refresh` off not even those.
         """
@@ -51,7 +53,9 @@ class Walk:
 
     def _gradients(self, x: Tensor, label: Tensor, pair: Tensor, of: GradientOf) -> Tensor:
         both = torch.stack([x, self.space.with_combination(x, pair)], dim=1)
-        return self.model.gradients(both.view(-1, x.shape[1]), label.repeat_interleave(2), of).view_as(both)
+        inputs = self.space.inputs(both.view(-1, x.shape[1]))
+        gradient = self.model.gradients(inputs, label.repeat_interleave(2), of)
+        return gradient.view(len(x), 2, *gradient.shape[1:])
 
     def uniform(self, which: int) -> Tensor:
         """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
@@ -66,9 +70,10 @@ class Walk:
 
         Protected elements are never chosen; every other weight must be above zero.
         """
-        reach = (weights * self.space.free).cumsum(dim=1)
+        free, last = self.space.freedom(self.x)
+        reach = (weights * free).cumsum(dim=1)
         mark = self.uniform(which)[:, None] * reach[:, -1:]
-        return torch.searchsorted(reach, mark, right=True).squeeze(1).clamp_max_(self.space.last_free)
+        return torch.searchsorted(reach, mark, right=True).squeeze(1).clamp_max_(last)
 
     def coin(self, which: int) -> Tensor:
         """(n,) +1 or -1 with equal probability."""
