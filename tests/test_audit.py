@@ -1,6 +1,7 @@
 """Audits from end to end, through the Python interface."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,7 @@ def test_how_findings_arrive_leaves_no_trace_in_the_file(
         )
 
     for name, size in (("one", 500), ("many", 7)):
-        with findings_file(tmp_path / name, space) as writer:
+        with findings_file(tmp_path / name, partial(FindingsWriter, space=space)) as writer:
             for start in range(0, 500, size):
                 writer.write(some(slice(start, min(start + size, 500))))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "many").read_bytes()
@@ -119,7 +120,8 @@ def test_a_failed_run_leaves_no_file(census: Dataset, tmp_path: Path) -> None:
     def fail(writer: FindingsWriter) -> None:
         raise RuntimeError("the search broke")
 
-    with pytest.raises(RuntimeError, match="the search broke"), findings_file(tmp_path / "findings", space) as writer:
+    file = findings_file(tmp_path / "findings", partial(FindingsWriter, space=space))
+    with pytest.raises(RuntimeError, match="the search broke"), file as writer:
         fail(writer)
     assert list(tmp_path.iterdir()) == []
 

@@ -6,20 +6,38 @@ Pairs of inputs that differ only in protected attributes and get different label
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = ["Audit", "Dataset", "EvenhandError", "Schema", "__version__", "audit", "load_dataset"]
+__all__ = [
+    "Audit",
+    "Corpus",
+    "Dataset",
+    "EvenhandError",
+    "Schema",
+    "TextAudit",
+    "__version__",
+    "audit",
+    "audit_text",
+    "load_corpus",
+    "load_dataset",
+]
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset, load_dataset
     from evenhand.data.schema import Schema
     from evenhand.errors import EvenhandError
     from evenhand.runs.audit import Audit, audit
+    from evenhand.runs.text_audit import TextAudit, audit_text
+    from evenhand.text.corpus import Corpus, load_corpus
 
 _HOMES = {
     "Audit": "evenhand.runs.audit",
+    "Corpus": "evenhand.text.corpus",
     "Dataset": "evenhand.data.dataset",
     "EvenhandError": "evenhand.errors",
     "Schema": "evenhand.data.schema",
+    "TextAudit": "evenhand.runs.text_audit",
     "audit": "evenhand.runs.audit",
+    "audit_text": "evenhand.runs.text_audit",
+    "load_corpus": "evenhand.text.corpus",
     "load_dataset": "evenhand.data.dataset",
 }
 

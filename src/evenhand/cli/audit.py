@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli import text as text_options
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import Data, Device, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.options import AnyData, DataOption, Device, Json, Model, Out, Protected, Quiet, Seed
 from evenhand.cli.progress import ProgressDisplay
 from evenhand.errors import EvenhandError
 
@@ -18,15 +19,26 @@ SHOWN_EXAMPLES = 3
 
 
 def audit(
-    data: Data,
+    data: AnyData = None,
+    data_option: DataOption = None,
     protected: Protected = None,
     each: Annotated[bool, typer.Option("--each", help="One audit per protected attribute, not all together.")] = False,
     model: Model = None,
-    output: Annotated[str, typer.Option(help="What the model returns: auto, logits or probabilities.")] = "auto",
+    output: Annotated[
+        str | None,
+        typer.Option(help="What the model returns: auto, logits or probabilities.", show_default="auto"),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Rows of the data to start from.")] = 1000,
     iterations: Annotated[int, typer.Option(help="Global iterations per seed.")] = 10,
     steps: Annotated[int, typer.Option(help="Local steps around each first finding.")] = 1000,
-    method: Annotated[str, typer.Option(help="How to search; `evenhand compare --help` lists all.")] = "margin",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="How to search; `evenhand compare --help` lists all for tables. For texts: boundary, adf-asc, "
+            "adf-hotflip, asc, hotflip, random.",
+            show_default="margin; boundary for texts",
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the method, NAME=VALUE; may be repeated.", show_default=False),
@@ -37,11 +49,27 @@ def audit(
     max_findings: Annotated[int | None, typer.Option(help="Stop at so many findings.")] = None,
     max_rows: Annotated[int | None, typer.Option(help="Ask the model about at most so many rows.")] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows per model call, to save memory.")] = None,
+    text: text_options.Text = None,
+    label: text_options.Label = None,
+    split: text_options.Split = None,
+    favourable: text_options.Favourable = None,
+    network: text_options.Network = None,
+    lexicon: text_options.LexiconName = None,
+    vectors: text_options.Vectors = None,
+    k: text_options.K = None,
+    moves: text_options.Moves = None,
+    same_part_of_speech: text_options.PartOfSpeech = None,
+    swap: text_options.SwapOption = None,
+    ambiguous: text_options.AmbiguousOption = None,
+    max_changes: text_options.MaxChanges = None,
+    local_changes: text_options.LocalChanges = None,
+    min_similarity: text_options.MinSimilarity = None,
+    encoder: text_options.EncoderOption = None,
     out: Out = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Search a classifier for pairs of people who differ only in protected attributes and get different labels.
+    """Search a classifier for pairs that differ only in protected attributes or words and get different labels.
 
     Writes findings.parquet, summary.json and report.html. Ctrl-C keeps what was found.
 
@@ -53,7 +81,84 @@ def audit(
       evenhand audit census --protected age,race,sex --each   three audits, one after the other
 
       evenhand audit bank -p age --model my_models:load --max-seconds 60
+
+      evenhand audit wiki -p religion --network lstm --lexicon paper
+
+      evenhand audit --data my.csv --text comment --label toxic -p gender --model DIR
     """
+    from evenhand.runs.text_audit import is_text
+
+    data = one_data(data, data_option)
+    options: dict[str, Any] = {
+        "model": model, "settings": parse_settings(settings or []), "seeds": seeds, "iterations": iterations,
+        "steps": steps, "seed": seed, "device": device, "max_seconds": max_seconds, "max_findings": max_findings,
+        "max_rows": max_rows, "chunk_rows": chunk_rows,
+    }  # fmt: skip
+    if method is not None:
+        options["method"] = method
+    for_texts: dict[str, Any] = {
+        "text": text, "label": label, "split": split, "favourable": favourable, "network": network,
+        "lexicon": lexicon, "vectors": vectors, "k": k, "moves": moves, "same_part_of_speech": same_part_of_speech,
+        "swap": swap, "ambiguous": ambiguous, "max_changes": max_changes, "local_changes": local_changes,
+        "min_similarity": min_similarity, "encoder": encoder,
+    }  # fmt: skip
+    if is_text(data, text):
+        interrupted = _audit_texts(data, protected, each, output, options | for_texts, out, quiet, as_json)
+    else:
+        text_options.refuse_text_options(for_texts)
+        options["output"] = output or "auto"
+        interrupted = _audit_table(data, protected, each, options, out, quiet, as_json)
+    if interrupted:
+        raise typer.Exit(130)
+
+
+def one_data(argument: str | None, option: str | None) -> str:
+    """What the data are, said as an argument or as --data."""
+    if (argument is None) == (option is None):
+        raise EvenhandError(
+            "Name the data once: as the first argument or with --data, such as `evenhand audit census`."
+        )
+    return argument or option or ""
+
+
+def _audit_texts(
+    data: str,
+    protected: str | None,
+    each: bool,
+    output: str | None,
+    options: dict[str, Any],
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> bool:
+    """Whether it was interrupted."""
+    from evenhand.text.lexicon import DEFAULT, load_lexicon
+
+    if output is not None:
+        raise EvenhandError("--output is for models of tables; models of text return logits.")
+    words = load_lexicon(options["lexicon"] or DEFAULT)
+    if protected is None:
+        raise EvenhandError(
+            f"Say which words are protected: --protected with one of {', '.join(words.attributes)} "
+            f"(lexicon {words.name})."
+        )
+    names = [name.strip() for name in protected.split(",")]
+    for name in names:
+        words.attribute(name)  # all names are checked before the first search starts
+    folder = out or free_folder("-".join([Path(data).stem, *names]))
+    return text_options.run_text_audits(data, names, folder, options, each=each, quiet=quiet, as_json=as_json)
+
+
+def _audit_table(
+    data: str,
+    protected: str | None,
+    each: bool,
+    options: dict[str, Any],
+    out: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> bool:
+    """Whether it was interrupted."""
     from evenhand.data.dataset import load_dataset
 
     dataset = load_dataset(data)
@@ -61,18 +166,12 @@ def audit(
     groups = [[name] for name in names] if each else [names]
     for group in groups:
         dataset.schema.protected_indices(group)  # all names are checked before the first search starts
-    options: dict[str, Any] = {
-        "model": model, "output": output, "method": method, "settings": parse_settings(settings or []),
-        "seeds": seeds, "iterations": iterations, "steps": steps, "seed": seed, "device": device,
-        "max_seconds": max_seconds, "max_findings": max_findings, "max_rows": max_rows, "chunk_rows": chunk_rows,
-    }  # fmt: skip
     folder = out or free_folder("-".join([dataset.name, *names]))
     audits = _run(data, groups, folder, options, quiet=quiet, silent=quiet or as_json)
     if as_json:
         summaries = [{"folder": str(audit.folder), **audit.summary} for audit in audits]
         typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
-    if _interrupted(audits[-1]):
-        raise typer.Exit(130)
+    return _interrupted(audits[-1])
 
 
 def _run(

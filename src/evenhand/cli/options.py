@@ -8,6 +8,16 @@ import typer
 Data = Annotated[
     str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).", metavar="DATA")
 ]
+AnyData = Annotated[
+    str | None,
+    typer.Argument(
+        help="A built-in data set (census, credit, bank), a corpus (wiki, jigsaw), a schema file (.toml) or a file of "
+        "texts (.csv, .parquet, .jsonl).",
+        metavar="DATA",
+        show_default=False,
+    ),
+]
+DataOption = Annotated[str | None, typer.Option("--data", help="The same as DATA.", metavar="DATA", show_default=False)]
 Protected = Annotated[
     str | None,
     typer.Option("--protected", "-p", help="Attributes to change, separated by commas.", show_default="all marked"),

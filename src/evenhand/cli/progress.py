@@ -6,6 +6,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
     from evenhand.search.search import Progress
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -29,8 +32,6 @@ class ProgressDisplay:
             self._live = Live(console=console, refresh_per_second=10, transient=True)
 
     def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live.start()
         return self
 
     def __exit__(
@@ -60,7 +61,55 @@ class ProgressDisplay:
         else:
             from rich.text import Text
 
+            self._live.start()  # only now: before a search, downloads may have a bar of their own
             self._live.update(Text(line))
+
+
+class DownloadDisplay:
+    """Shows downloads on standard error: what, how large, how far."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._what = ""
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop()
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how many bytes are there; the size is said before the first of them comes."""
+        if self._quiet:
+            return
+        if what != self._what:
+            self._stop()
+            self._what = what
+            print(f"downloading {what}: {total / 1e6:.0f} MB, once", file=sys.stderr, flush=True)
+            if sys.stderr.isatty():
+                self._start(total)
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=done)
+        if done >= total:
+            self._stop()
+
+    def _start(self, total: int) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+        columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._bar.start()
+        self._task = self._bar.add_task("", total=total)
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar = None
 
 
 UNITS = {

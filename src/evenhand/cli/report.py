@@ -15,5 +15,7 @@ def report(
     Example:  evenhand report evenhand-out/census-sex --out report-for-review.html
     """
     from evenhand.runs.audit import REPORT, Audit
+    from evenhand.runs.text_audit import TextAudit
 
-    typer.echo(Audit.load(folder).report(out or folder / REPORT))
+    audit = TextAudit.load(folder) or Audit.load(folder)
+    typer.echo(audit.report(out or folder / REPORT))

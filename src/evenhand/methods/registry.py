@@ -8,17 +8,22 @@ from torch import Tensor
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.methods.adf import ADF
 from evenhand.methods.aequitas import Aequitas
+from evenhand.methods.boundary import Boundary
 from evenhand.methods.eidig import EIDIG
 from evenhand.methods.genetic import Genetic
 from evenhand.methods.label_only import LabelOnly
 from evenhand.methods.maft import MAFT
 from evenhand.methods.margin import Margin
 from evenhand.methods.symbolic import SymbolicGeneration
+from evenhand.methods.text_adf import RandomPerturbation, TextADF
 from evenhand.methods.themis import Themis
 from evenhand.models.classifier import Classifier
+from evenhand.models.text_classifier import TextClassifier
 from evenhand.search.method import Method
+from evenhand.search.text_space import TextSpace
 
 DEFAULT = "margin"
+TEXT_DEFAULT = "boundary"
 WHOLE = (int, int | None, "int", "int | None")  # types of settings that count something
 
 
@@ -26,7 +31,7 @@ WHOLE = (int, int | None, "int", "int | None")  # types of settings that count s
 class Entry:
     """A method's class, the settings that its name stands for, and what it is."""
 
-    method: type[Method]
+    method: type[Method[Any, Any]]
     about: str
     preset: tuple[tuple[str, Any], ...] = ()
 
@@ -46,11 +51,32 @@ METHODS: dict[str, Entry] = {
 }
 
 
+TEXT_METHODS: dict[str, Entry] = {
+    "boundary": Entry(Boundary, "our own: exact scores for the best replacements, walks inside the margin"),
+    "adf-asc": Entry(TextADF, "the paper's, with the ASC rule: the word of most impact", (("rule", "asc"),)),
+    "adf-hotflip": Entry(TextADF, "the paper's, with the HotFlip rule: all words and candidates"),
+    "asc": Entry(TextADF, "the ASC attack: the text's gradient alone", (("rule", "asc"), ("paired", False))),
+    "hotflip": Entry(TextADF, "the HotFlip attack: the text's gradient alone", (("paired", False),)),
+    "random": Entry(RandomPerturbation, "the paper's RP: random words, random candidates"),
+}
+
+
 def make_method(name: str, settings: dict[str, Any] | None = None) -> Method:
-    """A method by name with its own settings; whatever is wrong with them is said."""
-    if name not in METHODS:
-        raise unknown_name("method", name, METHODS)
-    entry = METHODS[name]
+    """A method for tables by name with its own settings; whatever is wrong with them is said."""
+    method: Method = _made(METHODS, "method", name, settings)
+    return method
+
+
+def make_text_method(name: str, settings: dict[str, Any] | None = None) -> Method[TextSpace, TextClassifier]:
+    """A method for text by name with its own settings."""
+    method: Method[TextSpace, TextClassifier] = _made(TEXT_METHODS, "method for text", name, settings)
+    return method
+
+
+def _made(known_methods: dict[str, Entry], what: str, name: str, settings: dict[str, Any] | None) -> Any:
+    if name not in known_methods:
+        raise unknown_name(what, name, known_methods)
+    entry = known_methods[name]
     known: list[str] = [field.name for field in fields(entry.method)] if is_dataclass(entry.method) else []
     given = dict(settings or {})
     for setting in given:

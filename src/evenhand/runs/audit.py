@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.rates import Rate, data_rates, discriminatory_rows
 from evenhand.methods.registry import check_needs, make_method
-from evenhand.models.classifier import Classifier
+from evenhand.models.classifier import Classifier, Model
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
@@ -31,7 +31,7 @@ from evenhand.report.page import example_cards, write_report
 from evenhand.report.statistics import read_statistics
 from evenhand.report.text import headline, html_table
 from evenhand.runs.config import AuditConfig
-from evenhand.runs.findings import findings_file
+from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.search.method import Method
 from evenhand.search.search import Progress, Search, SearchResult
@@ -176,7 +176,7 @@ def _run(
     with one_thread(model.device):
         with stages.timed("data rate"):
             rates = _data_rates(model, space, data, config.seed, on_progress, interrupted)
-        with stages.timed("search"), findings_file(folder / FINDINGS, space) as writer:
+        with stages.timed("search"), findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)) as writer:
             search = Search(
                 model,
                 space,
@@ -220,7 +220,6 @@ def _summary(
     stages: Stages,
     started: datetime,
 ) -> dict[str, Any]:
-    counts = result.counts
     return {
         "evenhand": evenhand.__version__,
         "kind": "audit",
@@ -230,24 +229,38 @@ def _summary(
         "model": {"name": "", "output": model.output},
         "config": config.model_dump(),
         "data_rate": {name: rate.as_dict() for name, rate in rates.items()},
-        "search": {
-            "stopped": result.stopped,
-            "seeds": result.seeds,
-            "seeds_with_findings": result.seeds_with_findings,
-            "tried": counts.tried,
-            "generated": counts.generated | {"total": counts.all_generated},
-            "findings": counts.findings | {"total": counts.all_findings},
-            "notes": result.notes,
-            "success_rate": counts.all_findings / counts.all_generated if counts.all_generated else 0.0,
-            "model_rows": model.rows,
-            # On CUDA the clock sees only how long it takes to hand over the work.
-            "model_share_of_time": round(model.seconds / stages.seconds["search"], 4)
-            if model.device.type == "cpu"
-            else None,
-            "findings_per_second": round(counts.all_findings / stages.seconds["search"], 1),
-            "seconds": {phase: round(seconds, 3) for phase, seconds in result.seconds.items()},
-            "growth": [list(point) for point in counts.growth],
-        },
+        "search": search_summary(result, model, stages),
+        **circumstances(model, stages),
+        "seed": config.seed,
+    }
+
+
+def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[str, Any]:
+    """What a search did and found, in numbers."""
+    counts = result.counts
+    return {
+        "stopped": result.stopped,
+        "seeds": result.seeds,
+        "seeds_with_findings": result.seeds_with_findings,
+        "tried": counts.tried,
+        "generated": counts.generated | {"total": counts.all_generated},
+        "findings": counts.findings | {"total": counts.all_findings},
+        "notes": result.notes,
+        "success_rate": counts.all_findings / counts.all_generated if counts.all_generated else 0.0,
+        "model_rows": model.rows,
+        # On CUDA the clock sees only how long it takes to hand over the work.
+        "model_share_of_time": round(model.seconds / stages.seconds["search"], 4)
+        if model.device.type == "cpu"
+        else None,
+        "findings_per_second": round(counts.all_findings / stages.seconds["search"], 1),
+        "seconds": {phase: round(seconds, 3) for phase, seconds in result.seconds.items()},
+        "growth": [list(point) for point in counts.growth],
+    }
+
+
+def circumstances(model: Model, stages: Stages) -> dict[str, Any]:
+    """How long the stages took, and with which versions."""
+    return {
         "seconds": {stage: round(seconds, 3) for stage, seconds in stages.seconds.items()},
         "versions": {
             "python": platform.python_version(),
@@ -255,5 +268,4 @@ def _summary(
             "numpy": np.__version__,
             "device": torch.cuda.get_device_name() if model.device.type == "cuda" else "cpu",
         },
-        "seed": config.seed,
     }

@@ -1,27 +1,31 @@
 """What an audit is asked to do: everything that, with the data and the model, decides its findings."""
 
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import DEFAULT
+from evenhand.methods.registry import DEFAULT, TEXT_DEFAULT
 from evenhand.models.classifier import OutputForm
 from evenhand.search.search import Limits
+from evenhand.search.text_space import Swap
+from evenhand.text.lexicon import DEFAULT as DEFAULT_LEXICON
+from evenhand.text.lexicon import Ambiguous
+from evenhand.text.neighbours import Moves
 
 OPTION_NAMES = {"protected": "protected attributes"}
+EncoderName = Literal["auto", "use", "minilm", "none"]
 
 
-class AuditConfig(BaseModel):
-    """An audit's settings. The defaults are the paper's budget."""
+class SearchConfig(BaseModel):
+    """The settings that audits of tables and of texts share. The defaults are the paper's budget."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     dataset: str
     protected: list[str] = Field(min_length=1)
     model: str | None = None
-    output: OutputForm = "auto"
-    method: str = DEFAULT
+    method: str
     settings: dict[str, int | float | str] = {}  # of the method
     seeds: int = Field(default=1000, ge=1)
     iterations: int = Field(default=10, ge=1)
@@ -39,7 +43,7 @@ class AuditConfig(BaseModel):
         return Limits(self.iterations, self.steps, self.max_seconds, self.max_findings, self.max_rows)
 
     @classmethod
-    def checked(cls, **settings: Any) -> "AuditConfig":
+    def checked(cls, **settings: Any) -> Self:
         """The configuration, or an error that names the setting and what is wrong with it."""
         try:
             return cls(**settings)
@@ -50,3 +54,33 @@ class AuditConfig(BaseModel):
                 f"The setting '{OPTION_NAMES.get(name, name.replace('_', '-'))}' is {first['input']!r}: "
                 f"{first['msg'][0].lower()}{first['msg'][1:]}."
             ) from error
+
+
+class AuditConfig(SearchConfig):
+    """An audit of a table's classifier."""
+
+    method: str = DEFAULT
+    output: OutputForm = "auto"
+
+
+class TextAuditConfig(SearchConfig):
+    """An audit of a classifier of texts."""
+
+    method: str = TEXT_DEFAULT
+    protected: list[str] = Field(min_length=1, max_length=1)
+    text: str | None = None  # columns of a user's own file
+    label: str | None = None
+    split: str | None = None
+    favourable: str | None = None
+    network: str | None = None  # lstm or gru, of the built-in ones
+    lexicon: str = DEFAULT_LEXICON
+    vectors: str = "glove"
+    k: Annotated[int, Field(ge=1, le=40)] = 10
+    moves: Moves = "tokens"
+    same_part_of_speech: bool = False
+    swap: Swap = "one"
+    ambiguous: Ambiguous = "keep"
+    max_changes: int | None = Field(default=None, ge=1)
+    local_changes: int | None = Field(default=2, ge=1)
+    min_similarity: float | None = Field(default=None, ge=-1, le=1)
+    encoder: EncoderName = "auto"

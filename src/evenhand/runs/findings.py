@@ -1,8 +1,9 @@
 """The file of findings: Parquet, written as the search goes, the same bytes for the same findings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,22 +17,25 @@ from evenhand.search.space import TableSpace
 ROW_GROUP = 65_536
 
 
-class FindingsWriter:
-    """Turns findings into rows. Row groups have a fixed length, so how findings arrive leaves no trace in the file."""
+class _AnyWriter(Protocol):
+    def close(self, complete: bool) -> None: ...
 
-    def __init__(self, path: Path, space: TableSpace) -> None:
-        self._schema = space.schema
-        self._protected = space.protected
-        self._labels = pa.array(space.schema.label.values)
-        self._texts = {index: pa.array(attribute.texts()) for index, attribute in enumerate(space.schema.attributes)}
+
+Writer = TypeVar("Writer", bound=_AnyWriter)
+
+
+class RowGroups:
+    """A Parquet file that grows. Row groups have a fixed length, so how rows arrive leaves no trace in the file."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._waiting: list[pa.Table] = []
         self._rows = 0
-        self._writer = pq.ParquetWriter(path, self._table(_no_findings(space)).schema, compression="zstd")
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
 
-    def write(self, findings: Findings) -> None:
-        """Add findings; full row groups go to the file at once."""
-        self._waiting.append(self._table(findings))
-        self._rows += len(findings)
+    def add(self, table: pa.Table) -> None:
+        """Add rows; full row groups go to the file at once."""
+        self._waiting.append(table)
+        self._rows += len(table)
         if self._rows >= ROW_GROUP:
             table = pa.concat_tables(self._waiting)
             whole = self._rows - self._rows % ROW_GROUP
@@ -44,16 +48,40 @@ class FindingsWriter:
             self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=ROW_GROUP)
         self._writer.close()
 
+
+def common_columns(findings: Findings, labels: pa.Array) -> dict[str, pa.Array]:
+    """The columns that findings in tables and in texts share."""
+    return {
+        "phase": pa.DictionaryArray.from_arrays(pa.array(findings.phase), pa.array(PHASES)),
+        "seed_row": pa.array(findings.seed),
+        "step": pa.array(findings.step),
+        "label": pa.DictionaryArray.from_arrays(pa.array(findings.label.astype(np.int32)), labels),
+        "witness_label": pa.DictionaryArray.from_arrays(pa.array(findings.witness_label.astype(np.int32)), labels),
+        "score": pa.array(findings.score),
+        "witness_score": pa.array(findings.witness_score),
+    }
+
+
+class FindingsWriter:
+    """Turns findings in tables into rows of a file."""
+
+    def __init__(self, path: Path, space: TableSpace) -> None:
+        self._schema = space.schema
+        self._protected = space.protected
+        self._labels = pa.array(space.schema.label.values)
+        self._texts = {index: pa.array(attribute.texts()) for index, attribute in enumerate(space.schema.attributes)}
+        self._file = RowGroups(path, self._table(no_findings(len(space.sizes), len(space.protected))).schema)
+
+    def write(self, findings: Findings) -> None:
+        """Add findings."""
+        self._file.add(self._table(findings))
+
+    def close(self, complete: bool) -> None:
+        """End the file, unless it is to be thrown away."""
+        self._file.close(complete)
+
     def _table(self, findings: Findings) -> pa.Table:
-        columns: dict[str, pa.Array] = {
-            "phase": pa.DictionaryArray.from_arrays(pa.array(findings.phase), pa.array(PHASES)),
-            "seed_row": pa.array(findings.seed),
-            "step": pa.array(findings.step),
-            "label": self._label(findings.label),
-            "witness_label": self._label(findings.witness_label),
-            "score": pa.array(findings.score),
-            "witness_score": pa.array(findings.witness_score),
-        }
+        columns = common_columns(findings, self._labels)
         for index, attribute in enumerate(self._schema.attributes):
             columns[f"sample.{attribute.name}"] = self._words(index, findings.sample[:, index])
         for position, index in enumerate(self._protected):
@@ -65,19 +93,16 @@ class FindingsWriter:
             columns[f"witness_code.{self._schema.attributes[index].name}"] = pa.array(findings.witness[:, position])
         return pa.table(columns)
 
-    def _label(self, codes: NDArray[np.int64]) -> pa.Array:
-        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), self._labels)
-
     def _words(self, index: int, codes: NDArray[np.int32]) -> pa.Array:
         low = self._schema.attributes[index].domain[0]
         return pa.DictionaryArray.from_arrays(pa.array(codes - np.int32(low)), self._texts[index])
 
 
-def _no_findings(space: TableSpace) -> Findings:
+def no_findings(columns: int, witness_columns: int) -> Findings:
     """No findings, in the right shapes: what the file's columns are made from."""
     return Findings(
-        sample=np.zeros((0, len(space.sizes)), dtype=np.int32),
-        witness=np.zeros((0, len(space.protected)), dtype=np.int32),
+        sample=np.zeros((0, columns), dtype=np.int32),
+        witness=np.zeros((0, witness_columns), dtype=np.int32),
         label=np.zeros(0, dtype=np.int64),
         witness_label=np.zeros(0, dtype=np.int64),
         score=np.zeros(0, dtype=np.float32),
@@ -89,10 +114,10 @@ def _no_findings(space: TableSpace) -> Findings:
 
 
 @contextmanager
-def findings_file(path: Path, space: TableSpace) -> Iterator[FindingsWriter]:
+def findings_file(path: Path, writer_for: Callable[[Path], Writer]) -> Iterator[Writer]:
     """A writer whose file appears under `path` when the block ends well, and not at all when it fails."""
     with replacing(path) as temporary:
-        writer = FindingsWriter(temporary, space)
+        writer = writer_for(temporary)
         complete = False
         try:
             yield writer

@@ -136,9 +136,12 @@ class Search(Generic[SpaceT, ModelT]):
             raise OutOfRows
         return checked
 
-    def walk(self, at: Checked, ids: Tensor, phase: Phase, block_steps: int) -> Walk[SpaceT, ModelT]:
+    def walk(
+        self, at: Checked, ids: Tensor, phase: Phase, block_steps: int, space: SpaceT | None = None
+    ) -> Walk[SpaceT, ModelT]:
         """Walks that stand at checked samples, with the random numbers that belong to their seeds."""
-        return Walk(self.model, self.space, at, self.draws(ids, phase, DRAWS_PER_STEP, block_steps))
+        draws = self.draws(ids, phase, DRAWS_PER_STEP, block_steps)
+        return Walk(self.model, self.space if space is None else space, at, draws)
 
     def draws(self, ids: Tensor, phase: Phase, per_step: int, block_steps: int) -> Draws:
         """Random numbers of this search."""

@@ -1,7 +1,7 @@
 """Spaces: what a legal sample is, its variants, how to move in it, and when two samples are one."""
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -65,6 +65,9 @@ class Space(Protocol[AnyModel]):
 
     def freedom(self, x: Tensor) -> tuple[Tensor, Tensor | int]:
         """1 for elements that a search may move and 0 for others, and the last that it may move: for each sample."""
+
+    def around(self, x: Tensor) -> Self:
+        """The part of the space in which local walks that start at samples stay."""
 
     def keys(self, x: Tensor) -> Keys:
         """(n,) what a sample is known by: all but its protected values."""
@@ -139,6 +142,10 @@ class TableSpace:
     def freedom(self, x: Tensor) -> tuple[Tensor, int]:  # noqa: ARG002 - in texts it depends on the sample
         """The same attributes for all samples."""
         return self.free, self.last_free
+
+    def around(self, x: Tensor) -> "TableSpace":  # noqa: ARG002 - texts have a limit
+        """All of it: a table's domain is limit enough."""
+        return self
 
     def witness(self, number: Tensor) -> Tensor:
         """(n, protected) the witness' protected values."""

@@ -67,7 +67,7 @@ class TwoPhase(Method[SpaceT, ModelT]):
         """Algorithm 7 for all first findings at once: look at a neighbour, step there or stay."""
         if not len(starts):
             return
-        walk = search.walk(starts, ids, "local", BLOCK_STEPS)
+        walk = search.walk(starts, ids, "local", BLOCK_STEPS, search.space.around(starts.x))
         for step in range(search.limits.steps):
             if search.should_stop():
                 return

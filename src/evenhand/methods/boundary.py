@@ -1,0 +1,134 @@
+"""Boundary: our own method for text. It places the decision boundary between the variants of a text.
+
+All variants of a text that is no finding lie on one side of the boundary. The one nearest to it is pushed across while
+the farthest must stay: its gradient ranks all replacements of one word, the best are scored exactly on both, and one
+that puts the boundary between them is taken, or else the one that brings the nearest closest to it.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from evenhand.errors import EvenhandError
+from evenhand.methods.margin import choose, log_odds
+from evenhand.methods.text_moves import TextWalk, estimates
+from evenhand.models.text_classifier import TextClassifier
+from evenhand.search.check import Checked
+from evenhand.search.method import Needs
+from evenhand.search.text_space import CODES, TextSpace
+from evenhand.search.two_phase import TwoPhase
+
+IMPOSSIBLE = 1e6  # more than any estimated change of log-odds
+UNLIKELY = 1e-9  # the weight of a replacement that is predicted to lose the pair
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundary(TwoPhase[TextSpace, TextClassifier]):
+    """Exact scores for the replacements that the gradient ranks first, then walks inside the margin."""
+
+    name: ClassVar[str] = "boundary"
+    needs: ClassVar[Needs] = "gradients"
+    tries: int = 24  # replacements that are scored exactly in each iteration
+    caution: float = 0.3  # a replacement is taken to keep the pair if this share of its slack is left
+    refresh: int = 16  # local steps between two looks at the gradients
+
+    def __post_init__(self) -> None:
+        if self.tries < 1 or self.refresh < 1:
+            raise EvenhandError("tries and refresh are whole numbers of at least 1.")
+        if not 0 <= self.caution < 1:
+            raise EvenhandError(f"caution is a share from 0 to below 1; {self.caution} is not.")
+
+    def global_move(self, walk: TextWalk) -> Tensor:
+        """Replace the word that best puts the boundary between the nearest and the farthest variant."""
+        self._find_extremes(walk)
+        memory = walk.memory
+        nearest = walk.space.inputs(walk.space.with_combination(walk.x, memory["low"]))
+        gradient = walk.model.gradients(nearest, walk.label, of="odds")
+        change = estimates(walk, gradient, IMPOSSIBLE).flatten(1)  # (n, width (k + 1)) of the nearest's log-odds
+        middle = (memory["odds_low"] + memory["odds_high"])[:, None] / 2
+        off, flat = (middle + change).abs().topk(min(self.tries, change.shape[1]), dim=1, largest=False)
+        place, code = flat // walk.space.candidates.shape[2], flat % walk.space.candidates.shape[2]
+        low, high = (self._exact(walk, memory[which], place, code) for which in ("low", "high"))  # (n, tries)
+        allowed = off < IMPOSSIBLE / 2
+        best = _best(low, high, allowed)[:, None]
+        possible = allowed[:, :1]
+        memory["odds_low"] = torch.where(possible, low.gather(1, best), memory["odds_low"][:, None]).squeeze(1)
+        memory["odds_high"] = torch.where(possible, high.gather(1, best), memory["odds_high"][:, None]).squeeze(1)
+        moved = walk.space.with_code(walk.x, place.gather(1, best).squeeze(1), code.gather(1, best).squeeze(1))
+        return torch.where(possible, moved, walk.x)
+
+    def _find_extremes(self, walk: TextWalk) -> None:
+        """The swaps with the lowest and the highest score of the label, (n,) each, and their log-odds.
+
+        All variants are asked once, at the seed; their order changes little from word to word. Where all crossed the
+        boundary at once, the label is another one and the two change places.
+        """
+        memory = walk.memory
+        if "low" not in memory:
+            answers = walk.space.answers(walk.model, walk.x)
+            scores = answers.scores.gather(2, walk.label[:, None, None].expand(*answers.labels.shape, 1)).squeeze(2)
+            assert answers.there is not None
+            lowest, memory["low"] = scores.masked_fill(~answers.there, 2).min(dim=1)
+            highest, memory["high"] = scores.masked_fill(~answers.there, -1).max(dim=1)
+            memory["odds_low"], memory["odds_high"] = log_odds(lowest), log_odds(highest)
+        elif bool((crossed := walk.label != memory["label"]).any()):
+            for one, other, sign in (("low", "high", 1), ("odds_low", "odds_high", -1)):
+                first, second = memory[one], memory[other]
+                memory[one] = torch.where(crossed, sign * second, first)
+                memory[other] = torch.where(crossed, sign * first, second)
+        memory["label"] = walk.label
+
+    def _exact(self, walk: TextWalk, swap: Tensor, place: Tensor, code: Tensor) -> Tensor:
+        """(n, tries) the label's log-odds of one variant with each replacement."""
+        x = walk.space.with_combination(walk.x, swap)
+        of = torch.arange(len(x), device=x.device).repeat_interleave(place.shape[1])
+        near = walk.space.inputs(walk.space.with_code(x[of], place.flatten(), code.flatten()))
+        _, outputs = walk.model.outputs_from(walk.space.inputs(x), of, place.flatten(), near)
+        return log_odds(outputs.scores.gather(1, walk.label[of, None]).view_as(place))
+
+    def local_move(self, walk: TextWalk) -> Tensor:
+        """A random replacement among those that are predicted to keep the pair on both sides of the boundary."""
+        if walk.step % self.refresh == 0 or "change" not in walk.memory:
+            self._refresh(walk)
+        odds, odds_pair = log_odds(walk.score)[:, None, None], log_odds(walk.pair_score)[:, None, None]
+        change, change_pair = walk.memory["change"], walk.memory["change_pair"]
+        code = walk.x[:, CODES:, None]
+        step, step_pair = change - change.gather(2, code), change_pair - change_pair.gather(2, code)
+        slack = torch.minimum(odds + step, -odds_pair - step_pair)
+        keeps = slack > self.caution * torch.minimum(odds, -odds_pair)
+        free, _ = walk.space.freedom(walk.x)
+        possible = (walk.memory["possible"] > 0).scatter(2, code, False) & (free > 0)[:, :, None]
+        weight = torch.where(keeps, 1.0, UNLIKELY) * possible
+        choice = choose(weight.flatten(1), walk.uniform(which=0))
+        choice = torch.where(weight.flatten(1).gather(1, choice[:, None]).squeeze(1) > 0, choice, -1)
+        place, picked = choice.clamp_min(0) // change.shape[2], choice % change.shape[2]
+        moved = walk.space.with_code(walk.x, place, picked)
+        return torch.where((choice >= 0)[:, None], moved, walk.x)
+
+    def _refresh(self, walk: TextWalk) -> None:
+        """Estimate anew what each replacement would bring to the text and to its pair."""
+        g, g_pair = walk.gradients(of="odds")
+        change, change_pair = (estimates(walk, gradient, IMPOSSIBLE) for gradient in (g, g_pair))
+        code = walk.x[:, CODES:, None]
+        walk.memory["change"] = change.masked_fill(change >= IMPOSSIBLE, 0)
+        walk.memory["change_pair"] = change_pair.masked_fill(change_pair >= IMPOSSIBLE, 0)
+        walk.memory["possible"] = (change < IMPOSSIBLE).scatter(2, code, True)  # the word that stands there, too
+
+    def accepts(self, walk: TextWalk, checked: Checked) -> Tensor:  # noqa: ARG002 - other methods ask the walk
+        """Findings only."""
+        return checked.hit
+
+
+def _best(low: Tensor, high: Tensor, allowed: Tensor) -> Tensor:
+    """(n,) of replacements with the variants' log-odds (n, tries): the widest split, else the nearest to one.
+
+    A split has the nearest variant across the boundary and the farthest not: the smaller of the two distances counts.
+    Without one, the nearest variant should come closer and stay; where all cross at once, the closest.
+    """
+    split = (low < 0) & (high > 0)
+    width = torch.minimum(-low, high)
+    before = torch.where(high > 0, -low.abs(), -low.abs() - 100)
+    value = torch.where(split, 1000 + width, before)
+    return value.masked_fill(~allowed, -torch.inf).argmax(dim=1)

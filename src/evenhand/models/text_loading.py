@@ -1,0 +1,131 @@
+"""Getting a model of text: a built-in network, a file of `evenhand train`, or a Hugging Face directory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from evenhand.errors import EvenhandError, unknown_name
+from evenhand.models.loading import BUILTIN
+from evenhand.models.network import network_files
+from evenhand.models.recurrent import CELLS, Recurrent, load_recurrent
+from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier
+from evenhand.text.corpus import Corpus
+from evenhand.text.texts import SearchTexts, Units
+from evenhand.text.vectors import WordVectors
+
+DEFAULT_CELL = "lstm"
+
+
+class TextModel(Protocol):
+    """A model that is ready for any texts; a search asks it about the texts that it can reach."""
+
+    @property
+    def name(self) -> str:
+        """How to name it."""
+
+    @property
+    def kind(self) -> str:
+        """lstm, gru or transformer."""
+
+    @property
+    def most_words(self) -> int:
+        """How many words it reads of a text."""
+
+    def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> TextClassifier:
+        """The model seen as what a search asks."""
+
+
+@dataclass(frozen=True)
+class RecurrentModel:
+    """A recurrent network with the word vectors that it was trained on."""
+
+    name: str
+    network: Recurrent
+    vectors: WordVectors
+    most_words: int
+
+    @property
+    def kind(self) -> str:
+        """Which cell."""
+        return self.network.cell
+
+    def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> RecurrentClassifier:
+        """The network over the vectors of the words that the texts may hold."""
+        return RecurrentClassifier(
+            self.network,
+            word_vectors(texts.units, self.vectors),
+            texts.units.table(),
+            most_words=self.most_words,
+            device=device,
+            chunk_rows=chunk_rows,
+        )
+
+
+def word_vectors(units: Units, vectors: WordVectors) -> torch.Tensor:
+    """(words + 1, e) the vectors of the units' words; unknown ones, and the last row, get the mean of all vectors."""
+    numbers = np.append(vectors.index(units.words), -1)
+    found = np.where((numbers >= 0)[:, None], vectors.vectors[np.maximum(numbers, 0)], vectors.mean)
+    return torch.tensor(found, dtype=torch.float32)
+
+
+def load_text_model(corpus: Corpus, network: str | None, model: str | None, vectors: WordVectors) -> TextModel:
+    """A built-in network by its cell, or a model by its path: a file of `evenhand train` or a directory."""
+    if model is None:
+        return _builtin(corpus, network or DEFAULT_CELL, vectors)
+    if network is not None:
+        raise EvenhandError("--network names a built-in network and --model one of your own; give one of them.")
+    path = Path(model)
+    if path.is_dir():
+        from evenhand.models.transformer import load_transformer_model
+
+        return load_transformer_model(path, corpus.classes)
+    if path.suffix in (".safetensors", ".json"):
+        return _recurrent(path, corpus, vectors, model)
+    raise EvenhandError(
+        f"'{model}' is not a model of text. Give a Hugging Face directory (config.json, model.safetensors, "
+        "tokenizer.json), or a file that `evenhand train` made (NAME.safetensors with NAME.json beside it)."
+    )
+
+
+def _builtin(corpus: Corpus, cell: str, vectors: WordVectors) -> RecurrentModel:
+    if cell not in CELLS:
+        raise unknown_name("network", cell, CELLS)
+    path = BUILTIN / f"{corpus.name}-{cell}"
+    if not network_files(path)[0].is_file():
+        raise EvenhandError(
+            f"There is no built-in network for '{corpus.name}'. Name a model of your own with --model, or train one "
+            f"with `evenhand train` on the same file: it makes NAME.safetensors, and --model names it."
+        )
+    return _recurrent(path, corpus, vectors, f"built-in {cell.upper()} for {corpus.name}")
+
+
+def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> RecurrentModel:
+    weights_file, description_file = network_files(path)
+    if not weights_file.is_file():
+        raise EvenhandError(f"There is no file {weights_file}.")
+    network, description = load_recurrent(path)
+    _check_fit(description, corpus, vectors, network, description_file)
+    most_words = description.get("most_words")
+    if type(most_words) is not int or most_words < 1:
+        raise EvenhandError(f"{description_file} does not say how many words the network reads (most_words).")
+    return RecurrentModel(name, network, vectors, most_words)
+
+
+def _check_fit(
+    description: dict[str, Any], corpus: Corpus, vectors: WordVectors, network: Recurrent, file: Path
+) -> None:
+    expected = {"classes": corpus.classes, "vectors": vectors.name}
+    for key, wanted in expected.items():
+        if description.get(key) != wanted:
+            raise EvenhandError(
+                f"The network {file.stem} is for other data: its {key} are {description.get(key)}, but those of this "
+                f"audit are {wanted}. Choose another network, or give the vectors that it was trained on."
+            )
+    if network.shape["dimensions"] != vectors.dimensions:
+        raise EvenhandError(
+            f"The network {file.stem} reads vectors of {network.shape['dimensions']} numbers, but those of "
+            f"{vectors.name} have {vectors.dimensions}."
+        )
