@@ -1,12 +1,22 @@
 """`evenhand reproduce`: the paper's tables with the paper's numbers beside ours."""
 
 import json
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evenhand.cli.folders import free_folder
 from evenhand.cli.options import Json, Out, Quiet
+from evenhand.errors import EvenhandError
+
+if TYPE_CHECKING:
+    from evenhand.report.tables import Table
+    from evenhand.runs.reproduce import Reproduction
+    from evenhand.runs.text_reproduce import TextReproduction
+
+    Made = tuple[Reproduction | TextReproduction, str, list[Table]]  # with the title of its tables
 
 reproduce_app = typer.Typer(
     no_args_is_help=True, help="Make the paper's figures again: evenhand reproduce tables --quick."
@@ -20,46 +30,91 @@ def root() -> None:
 
 @reproduce_app.command("tables")
 def tables(
-    quick: Annotated[bool, typer.Option("--quick", help="A fifth of the seeds and steps, within minutes.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="The tables for texts, not those for tables of data.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A fifth of the seeds and steps, for texts fewer still: within minutes.")
+    ] = False,
     equal_seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds for SG and ADF each.", show_default="500, quick 3")
+        float | None,
+        typer.Option(min=0.1, help="Tables of data: seconds for SG and ADF each.", show_default="500, quick 3"),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Texts: rows at a time, one core each.", show_default="the cores, at most 4"),
     ] = None,
     out: Out = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Make the paper's tables for all six pairs of data set and attribute, with the paper's numbers beside ours.
+    """Make the paper's tables with the paper's numbers beside ours.
 
-    Writes tables.html, tables.md and tables.json. The full run spends the paper's budget; most of its time is SG's.
+    For all six pairs of data set and attribute, or with --text for all sixteen rows of corpus, network and attribute.
+    Writes tables.html, tables.md and tables.json. The full run spends the paper's budget; for tables of data most of
+    its time is SG's, for texts it takes hours.
 
-    Ctrl-C keeps the pairs that are whole.
+    Ctrl-C keeps the pairs or rows that are whole.
 
     Examples:
       evenhand reproduce tables --quick
 
       evenhand reproduce tables --equal-seconds 60
+
+      evenhand reproduce tables --text --quick
     """
+    from evenhand.files import result_folder
+
+    if text and equal_seconds is not None:
+        raise EvenhandError("--equal-seconds is for tables of data. Leave it out, or leave out --text.")
+    if not text and workers is not None:
+        raise EvenhandError("--workers is for texts. Leave it out, or add --text.")
+    name = "text-tables" if text else "tables"
+    with result_folder(out or free_folder(f"{name}-quick" if quick else name)) as folder:
+        result, title, shown = (
+            _texts(folder, quick, workers, quiet) if text else _data(folder, quick, equal_seconds, quiet)
+        )
+    if as_json:
+        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
+    elif not quiet:
+        from evenhand.cli.printing import print_tables
+
+        print_tables(title, shown)
+        typer.echo(f"\nwritten: {folder}/tables.html, .md, .json")
+    if result.left_out:
+        raise typer.Exit(130)
+
+
+def _data(folder: Path, quick: bool, equal_seconds: float | None, quiet: bool) -> "Made":
+    """The tables of data."""
     from dataclasses import replace
 
-    from evenhand.files import result_folder
     from evenhand.runs.reproduce import QUICK, Plan, reproduce
     from evenhand.runs.reproduction_page import TITLE, tables_of, write_reproduction
 
     plan = QUICK if quick else Plan()
     if equal_seconds is not None:
         plan = replace(plan, equal_seconds=equal_seconds)
-    say = (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))
-    with result_folder(out or free_folder("tables-quick" if quick else "tables")) as folder:
-        result = reproduce(plan, say)
-        if not result.pairs:
-            raise typer.Exit(130)
-        write_reproduction(result, folder)
-    if as_json:
-        typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
-    elif not quiet:
-        from evenhand.cli.printing import print_tables
-
-        print_tables(TITLE, tables_of(result))
-        typer.echo(f"\nwritten: {folder}/tables.html, .md, .json")
-    if result.left_out:
+    result = reproduce(plan, _say(quiet))
+    if not result.pairs:
         raise typer.Exit(130)
+    write_reproduction(result, folder)
+    return result, TITLE, tables_of(result)
+
+
+def _texts(folder: Path, quick: bool, workers: int | None, quiet: bool) -> "Made":
+    """The tables of texts."""
+    from evenhand.cli.progress import DownloadDisplay
+    from evenhand.runs.text_reproduce import download_all, reproduce_text
+    from evenhand.runs.text_reproduction_page import TITLE, text_tables, write_text_reproduction
+    from evenhand.runs.text_rows import QUICK_TEXT, TextPlan
+
+    with DownloadDisplay(quiet) as downloads:
+        download_all(downloads)
+    result = reproduce_text(QUICK_TEXT if quick else TextPlan(), _say(quiet), workers=workers)
+    if not result.rows:
+        raise typer.Exit(130)
+    write_text_reproduction(result, folder)
+    return result, TITLE, text_tables(result)
+
+
+def _say(quiet: bool) -> Callable[[str], None]:
+    return (lambda text: None) if quiet else (lambda text: typer.echo(text, err=True))

@@ -2,7 +2,8 @@
 
 All variants of a text that is no finding lie on one side of the boundary. The one nearest to it is pushed across while
 the farthest must stay: its gradient ranks all replacements of one word, the best are scored exactly on both, and one
-that puts the boundary between them is taken, or else the one that brings the nearest closest to it.
+that puts the boundary between them is taken, or else the one that brings the nearest closest to it. Of a text that is
+split so, words are put back as they were as far as that lasts.
 """
 
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
 
     name: ClassVar[str] = "boundary"
     needs: ClassVar[Needs] = "gradients"
-    tries: int = 24  # replacements that are scored exactly in each iteration
-    caution: float = 0.3  # a replacement is taken to keep the pair if this share of its slack is left
+    tries: int = 48  # replacements that are scored exactly in each iteration
+    caution: float = 0.8  # a replacement is taken to keep the pair if this share of its slack is left
     refresh: int = 16  # local steps between two looks at the gradients
 
     def __post_init__(self) -> None:
@@ -50,14 +51,33 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
         middle = (memory["odds_low"] + memory["odds_high"])[:, None] / 2
         off, flat = (middle + change).abs().topk(min(self.tries, change.shape[1]), dim=1, largest=False)
         place, code = flat // walk.space.candidates.shape[2], flat % walk.space.candidates.shape[2]
-        low, high = (self._exact(walk, memory[which], place, code) for which in ("low", "high"))  # (n, tries)
+        low, high = (_exact(walk, walk.x, walk.label, memory[end], place, code) for end in ("low", "high"))
         allowed = off < IMPOSSIBLE / 2
         best = _best(low, high, allowed)[:, None]
         possible = allowed[:, :1]
         memory["odds_low"] = torch.where(possible, low.gather(1, best), memory["odds_low"][:, None]).squeeze(1)
         memory["odds_high"] = torch.where(possible, high.gather(1, best), memory["odds_high"][:, None]).squeeze(1)
         moved = walk.space.with_code(walk.x, place.gather(1, best).squeeze(1), code.gather(1, best).squeeze(1))
-        return torch.where(possible, moved, walk.x)
+        moved = torch.where(possible, moved, walk.x)
+        split = possible.squeeze(1) & (memory["odds_low"] < 0) & (memory["odds_high"] > 0)
+        return self._trimmed(walk, moved, split)
+
+    def _trimmed(self, walk: TextWalk, x: Tensor, split: Tensor) -> Tensor:
+        """Texts whose variants are on both sides, with words put back as they were, as far as that lasts."""
+        space, memory = walk.space, walk.memory
+        rows = (split & (space.changes(x) > 1)).nonzero().squeeze(1)
+        while len(rows):
+            order = (x[rows, CODES:] > 0).int().argsort(dim=1, descending=True, stable=True)
+            place = order[:, : int(space.changes(x[rows]).max())]  # the changed places first
+            ends = (memory["low"][rows], memory["high"][rows])
+            code = torch.zeros_like(place)
+            low, high = (_exact(walk, x[rows], walk.label[rows], end, place, code) for end in ends)
+            slack = torch.minimum(-low, high).masked_fill(x[rows].gather(1, CODES + place) == 0, -1)
+            widest, best = slack.max(dim=1)
+            shorter = space.with_code(x[rows], place.gather(1, best[:, None]).squeeze(1), torch.zeros_like(best))
+            x[rows] = torch.where((widest > 0)[:, None], shorter, x[rows])
+            rows = rows[(widest > 0) & (space.changes(shorter) > 1)]
+        return x
 
     def _find_extremes(self, walk: TextWalk) -> None:
         """The swaps with the lowest and the highest score of the label, (n,) each, and their log-odds.
@@ -79,14 +99,6 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
                 memory[one] = torch.where(crossed, sign * second, first)
                 memory[other] = torch.where(crossed, sign * first, second)
         memory["label"] = walk.label
-
-    def _exact(self, walk: TextWalk, swap: Tensor, place: Tensor, code: Tensor) -> Tensor:
-        """(n, tries) the label's log-odds of one variant with each replacement."""
-        x = walk.space.with_combination(walk.x, swap)
-        of = torch.arange(len(x), device=x.device).repeat_interleave(place.shape[1])
-        near = walk.space.inputs(walk.space.with_code(x[of], place.flatten(), code.flatten()))
-        _, outputs = walk.model.outputs_from(walk.space.inputs(x), of, place.flatten(), near)
-        return log_odds(outputs.scores.gather(1, walk.label[of, None]).view_as(place))
 
     def local_move(self, walk: TextWalk) -> Tensor:
         """A random replacement among those that are predicted to keep the pair on both sides of the boundary."""
@@ -119,6 +131,15 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
     def accepts(self, walk: TextWalk, checked: Checked) -> Tensor:  # noqa: ARG002 - other methods ask the walk
         """Findings only."""
         return checked.hit
+
+
+def _exact(walk: TextWalk, x: Tensor, label: Tensor, swap: Tensor, place: Tensor, code: Tensor) -> Tensor:
+    """(n, tries) the label's log-odds of one variant of texts x with each replacement."""
+    x = walk.space.with_combination(x, swap)
+    of = torch.arange(len(x), device=x.device).repeat_interleave(place.shape[1])
+    near = walk.space.inputs(walk.space.with_code(x[of], place.flatten(), code.flatten()))
+    _, outputs = walk.model.outputs_from(walk.space.inputs(x), of, place.flatten(), near)
+    return log_odds(outputs.scores.gather(1, label[of, None]).view_as(place))
 
 
 def _best(low: Tensor, high: Tensor, allowed: Tensor) -> Tensor:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
-from evenhand.models.classifier import GradientOf, Model, Outputs, loss_slope, probabilities
+from evenhand.models.classifier import ROW_MULTIPLE, GradientOf, Model, Outputs, loss_slope, probabilities
 from evenhand.models.recurrence import Plan, Recurrence, Trace
 from evenhand.models.recurrent import Recurrent
 from evenhand.models.sequences import Expansion, Sequences
 
+FEW_TEXTS = 1024  # so many cost little more than one: a second run from the middle would take longer than it saves
 CHUNK_TEXTS = 2048  # texts that run together: enough to keep a step busy, few enough to stay in the cache
 
 
@@ -76,8 +77,10 @@ class RecurrentClassifier(TextClassifier):
     @torch.no_grad()
     def outputs_from(self, x: Tensor, of: Tensor, place: Tensor, near: Tensor) -> tuple[Outputs, Outputs]:
         """The states of x where the other texts leave it are kept, and they run from there."""
-        if not self.share_prefixes:
-            return self.outputs(x), self.outputs(near)
+        few = len(near) <= len(x) and len(x) + len(near) <= FEW_TEXTS
+        if few or not self.share_prefixes or not len(near):
+            labels, scores = self.outputs(torch.cat([x, near]))
+            return Outputs(labels[: len(x)], scores[: len(x)]), Outputs(labels[len(x) :], scores[len(x) :])
         self.count(len(x) + len(near))
         units = x[:, 1:]
         sequences, others = self.expansion.sequences(units), self.expansion.sequences(near[:, 1:])
@@ -104,7 +107,7 @@ class RecurrentClassifier(TextClassifier):
         order = sequences.lengths.argsort(descending=True, stable=True)
         run = self._run(sequences, order, None, keep_gates=True)
         logits = self.engine.logits(run.traces[-1].state[:, run.plan.last])
-        slope = loss_slope(_finite(logits.t()), y[order], of)
+        slope = loss_slope(_filled_up(_finite(logits.t())), _filled_up(y[order, None]).squeeze(1), of)[: len(x)]
         by_word = self.engine.backward(run.traces, run.plan, slope.t())  # (e, total)
         gradient = by_word.new_zeros(len(x), sequences.words.shape[1], len(by_word))
         places, there = _places(run.plan, sequences.lengths[order])
@@ -150,7 +153,7 @@ class RecurrentClassifier(TextClassifier):
         states[:, :, here] = self.engine.states_after(run.traces, places)
 
     def _outputs(self, logits: Tensor) -> Outputs:
-        return Outputs(logits.argmax(dim=1), probabilities(logits))
+        return Outputs(logits.argmax(dim=1), probabilities(_filled_up(logits))[: len(logits)])
 
 
 def _filled(step: Tensor, active: int) -> Tensor:
@@ -173,6 +176,11 @@ def _places(plan: Plan, lengths: Tensor) -> tuple[Tensor, Tensor]:
     there = steps < lengths[:, None]
     columns = torch.arange(len(lengths), device=lengths.device)[:, None]
     return (offset + columns) * there, there
+
+
+def _filled_up(rows: Tensor) -> Tensor:
+    """(n, …) with zeros up to a multiple of ROW_MULTIPLE, so that no row's result depends on where it stands."""
+    return torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % ROW_MULTIPLE))
 
 
 def _finite(logits: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.recurrent import CELLS, Recurrent, load_recurrent
 from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier
+from evenhand.models.transformer import TransformerClassifier, load_transformer, longest
 from evenhand.text.corpus import Corpus
 from evenhand.text.texts import SearchTexts, Units
 from evenhand.text.vectors import WordVectors
@@ -64,6 +65,28 @@ class RecurrentModel:
         )
 
 
+@dataclass(frozen=True)
+class TransformerModel:
+    """A Hugging Face sequence classifier with its tokenizer."""
+
+    name: str
+    module: Any
+    tokenizer: Any
+    classes: tuple[str, ...]
+    kind: str = "transformer"
+
+    @property
+    def most_words(self) -> int:
+        """A word has at least one piece."""
+        return longest(self.module, self.tokenizer) - int(self.tokenizer.num_special_tokens_to_add())
+
+    def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> TransformerClassifier:
+        """The model over rendered texts."""
+        return TransformerClassifier(
+            self.module, self.tokenizer, texts, self.classes, device=device, chunk_rows=chunk_rows
+        )
+
+
 def word_vectors(units: Units, vectors: WordVectors) -> torch.Tensor:
     """(words + 1, e) the vectors of the units' words; unknown ones, and the last row, get the mean of all vectors."""
     numbers = np.append(vectors.index(units.words), -1)
@@ -79,9 +102,8 @@ def load_text_model(corpus: Corpus, network: str | None, model: str | None, vect
         raise EvenhandError("--network names a built-in network and --model one of your own; give one of them.")
     path = Path(model)
     if path.is_dir():
-        from evenhand.models.transformer import load_transformer_model
-
-        return load_transformer_model(path, corpus.classes)
+        module, tokenizer = load_transformer(path)
+        return TransformerModel(model, module, tokenizer, tuple(corpus.classes))
     if path.suffix in (".safetensors", ".json"):
         return _recurrent(path, corpus, vectors, model)
     raise EvenhandError(

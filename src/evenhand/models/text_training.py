@@ -4,7 +4,7 @@ import copy
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,9 @@ class WordSequences:
         places = (self.ends[rows] - lengths)[:, None] + np.arange(lengths.max())
         there = np.arange(lengths.max()) < lengths[:, None]
         numbers = np.where(there, self.words[np.minimum(places, len(self.words) - 1)], 0)
-        vectors = self.table[torch.from_numpy(numbers).long()]
-        return vectors * torch.from_numpy(there)[:, :, None], torch.from_numpy(lengths)
+        device = self.table.device
+        vectors = self.table[torch.from_numpy(numbers).long().to(device)]
+        return vectors * torch.from_numpy(there).to(device)[:, :, None], torch.from_numpy(lengths)
 
 
 def word_sequences(texts: list[str], vectors: WordVectors, most_words: int) -> WordSequences:
@@ -96,16 +97,34 @@ def train_recurrent(
     vectors: WordVectors,
     cell: Cell,
     config: TextTrainingConfig,
+    device: torch.device | str = "cpu",
     on_epoch: Callable[[TextEpoch], None] = lambda epoch: None,
     data_arguments: list[str] | None = None,
 ) -> tuple[Recurrent, dict[str, Any]]:
     """Train on the training texts, both classes weighing alike; keep the weights with the lowest validation loss."""
     texts: list[str] = corpus.texts.to_pylist()
     sequences = word_sequences(texts, vectors, config.most_words)
-    with one_thread(torch.device("cpu")):
-        network, epochs = _train(sequences, corpus, cell, config, on_epoch)
+    arguments = data_arguments or [corpus.name]
+    return train_on_sequences(sequences, corpus, vectors.name, cell, config, device, on_epoch, arguments)
+
+
+def train_on_sequences(
+    sequences: WordSequences,
+    corpus: Corpus,
+    vectors_name: str,
+    cell: Cell,
+    config: TextTrainingConfig,
+    device: torch.device | str,
+    on_epoch: Callable[[TextEpoch], None],
+    data_arguments: list[str],
+) -> tuple[Recurrent, dict[str, Any]]:
+    """The same from texts that are numbers already."""
+    sequences = replace(sequences, table=sequences.table.to(device))
+    with one_thread(torch.device(device)):
+        network = _train(sequences, corpus, cell, config, on_epoch)
         quality = {name: _quality(network, sequences, corpus, rows) for name, rows in _parts(corpus).items()}
-    return network, _description(corpus, vectors, cell, config, epochs, quality, data_arguments or [corpus.name])
+    where = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"
+    return network.cpu(), _description(corpus, vectors_name, cell, config, where, quality, data_arguments)
 
 
 def _parts(corpus: Corpus) -> dict[str, NDArray[np.int64]]:
@@ -119,7 +138,7 @@ def _train(
     cell: Cell,
     config: TextTrainingConfig,
     on_epoch: Callable[[TextEpoch], None],
-) -> tuple[Recurrent, int]:
+) -> Recurrent:
     rng = np.random.default_rng(config.seed)
     rows = rng.permutation(np.flatnonzero(corpus.train))
     validation = max(1, round(len(rows) * config.validation_share))
@@ -127,11 +146,12 @@ def _train(
     counts = np.bincount(corpus.labels[fit], minlength=len(corpus.classes))
     if not counts.all():
         raise EvenhandError(f"Training {corpus.name} needs texts of both classes among its {len(fit):,} training rows.")
-    weight = torch.tensor(len(fit) / (len(counts) * counts), dtype=torch.float32)
-    labels = torch.tensor(corpus.labels)
+    device = sequences.table.device
+    weight = torch.tensor(len(fit) / (len(counts) * counts), dtype=torch.float32, device=device)
+    labels = torch.tensor(corpus.labels, device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        network = Recurrent(cell, sequences.table.shape[1], len(corpus.classes))
+        network = Recurrent(cell, sequences.table.shape[1], len(corpus.classes)).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
     steps = config.epochs * -(-len(fit) // config.batch_rows)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps + 1)
@@ -155,7 +175,7 @@ def _train(
         if loss < best_loss:
             best, best_loss = copy.deepcopy(network.state_dict()), loss
     network.load_state_dict(best)
-    return network, config.epochs
+    return network
 
 
 def _standing(number: int, share: float, epochs: int, seconds: float) -> TextEpoch:
@@ -179,7 +199,7 @@ def _batches(
 def _logits(network: Recurrent, sequences: WordSequences, rows: NDArray[np.int64]) -> Tensor:
     """(n, classes) for some texts, in batches of about one length."""
     network.eval()
-    logits = torch.empty(len(rows), network.shape["outputs"])
+    logits = torch.empty(len(rows), network.shape["outputs"], device=sequences.table.device)
     order = np.argsort(sequences.lengths[rows], kind="stable")
     for part in np.split(order, range(EVALUATION_ROWS, len(order), EVALUATION_ROWS)):
         logits[torch.from_numpy(part)] = network(*sequences.batch(rows[part]))
@@ -191,29 +211,29 @@ def _auc(labels: NDArray[np.int64], logits: Tensor) -> float | None:
     """The area under the ROC curve; none where only one class is there."""
     if len(np.unique(labels)) < 2:
         return None
-    return float(roc_auc_score(labels, (logits[:, 1] - logits[:, 0]).numpy()))
+    return float(roc_auc_score(labels, (logits[:, 1] - logits[:, 0]).cpu().numpy()))
 
 
 def _quality(
     network: Recurrent, sequences: WordSequences, corpus: Corpus, rows: NDArray[np.int64]
 ) -> dict[str, float | None]:
     logits, labels = _logits(network, sequences, rows), corpus.labels[rows]
-    predicted = logits.argmax(1).numpy()
+    predicted = logits.argmax(1).cpu().numpy()
     auc = _auc(labels, logits)
     return {
         "accuracy": round(float((predicted == labels).mean()), 4),
         "auc": None if auc is None else round(auc, 4),
-        "f1": round(float(f1_score(labels, predicted)), 4),
+        "f1": round(float(f1_score(labels, predicted, zero_division=0.0)), 4),
         "majority_class": round(float(np.bincount(labels).max() / len(labels)), 4),
     }
 
 
 def _description(
     corpus: Corpus,
-    vectors: WordVectors,
+    vectors_name: str,
     cell: Cell,
     config: TextTrainingConfig,
-    epochs: int,
+    where: str,
     quality: dict[str, dict[str, float | None]],
     data_arguments: list[str],
 ) -> dict[str, Any]:
@@ -221,13 +241,15 @@ def _description(
     command = ["evenhand", "train", *data_arguments, "--network", cell, "--seed", str(config.seed)]
     if config.epochs != TextTrainingConfig.epochs:
         command += ["--epochs", str(config.epochs)]
+    if where != "cpu":
+        command += ["--device", "cuda"]
     return {
         "dataset": corpus.name,
         "classes": corpus.classes,
-        "vectors": vectors.name,
+        "vectors": vectors_name,
         "most_words": config.most_words,
         "made_by": shlex.join(command),
-        "training": asdict(config) | {"epochs_run": epochs, "torch": torch.__version__},
+        "training": asdict(config) | {"torch": torch.__version__, "device": where},
         "quality": quality | {"paper_accuracy": PAPER_ACCURACY.get((corpus.name, cell))},
     }
 

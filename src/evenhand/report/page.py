@@ -102,7 +102,7 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
     schema = data.schema
     protected = schema.protected_indices(summary["protected"])
     titles = [schema.attributes[index].title for index in protected]
-    return _template().render(
+    return template("report.html.j2").render(
         summary=summary,
         search=summary["search"],
         schema=schema,
@@ -116,16 +116,17 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         rates=_rates(summary),
         clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
         findings=statistics.findings,
-        growth=_growth(summary),
+        growth=growth_points(summary),
         command=command_line(summary["config"]),
         from_python=_from_python(summary["config"]),
-        started=_moment(summary["started"]),
+        started=moment(summary["started"]),
         **(_about_findings(statistics, data, protected) if statistics.findings else {}),
     )
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A page of this folder, with what all pages use."""
     environment = Environment(
         loader=PackageLoader("evenhand.report", "."),
         autoescape=True,  # names and values come from data and may hold anything
@@ -135,7 +136,7 @@ def _template() -> Template:
     )
     environment.filters |= {"percent": percent, "counted": counted}
     environment.globals |= {"growth_chart": growth_chart, "rate_bar": rate_bar, "share_bars": share_bars}
-    return environment.get_template("report.html.j2")
+    return environment.get_template(name)
 
 
 def _rates(summary: dict[str, Any]) -> list[dict[str, Any]]:
@@ -154,7 +155,7 @@ def _rates(summary: dict[str, Any]) -> list[dict[str, Any]]:
     return [rate | {"bar": rate_bar(rate["rate"], rate["interval"], most or 1)} for rate in rates]
 
 
-def _growth(summary: dict[str, Any]) -> list[Point]:
+def growth_points(summary: dict[str, Any]) -> list[Point]:
     """The points of the growth curve, the end of the search included."""
     search = summary["search"]
     end = (search["tried"], search["generated"]["total"], search["findings"]["total"])
@@ -169,10 +170,10 @@ def _from_python(config: dict[str, Any]) -> bool:
     return not loadable_model or not (data in builtin_names() or Path(data).suffix == ".toml")
 
 
-def _moment(started: str) -> str:
+def moment(started: str) -> str:
     """15 November 2026, 19:01 UTC."""
-    moment = datetime.fromisoformat(started)
-    return f"{moment.day} {moment:%B %Y, %H:%M} {moment.tzname() or ''}".strip()
+    at = datetime.fromisoformat(started)
+    return f"{at.day} {at:%B %Y, %H:%M} {at.tzname() or ''}".strip()
 
 
 def _about_findings(statistics: Statistics, data: Dataset, protected: list[int]) -> dict[str, Any]:

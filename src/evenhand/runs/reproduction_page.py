@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from evenhand.files import write_json, write_text
 from evenhand.report.charts import seeds_chart
@@ -43,11 +44,15 @@ def tables_of(result: Reproduction) -> list[Table]:
 
 
 def write_reproduction(result: Reproduction, folder: Path) -> None:
+    """Write the page of tables of data."""
+    write_tables(folder, TITLE, tables_of(result), intro_of(result), result.as_dict())
+
+
+def write_tables(folder: Path, title: str, tables: list[Table], intro: str, content: dict[str, Any]) -> None:
     """Write tables.md, tables.html and tables.json."""
-    tables, intro = tables_of(result), intro_of(result)
-    write_text(folder / "tables.md", markdown(TITLE, tables, intro))
-    write_text(folder / "tables.html", html_page(TITLE, tables, intro))
-    write_json(folder / "tables.json", result.as_dict())
+    write_text(folder / "tables.md", markdown(title, tables, intro))
+    write_text(folder / "tables.html", html_page(title, tables, intro))
+    write_json(folder / "tables.json", content)
 
 
 def intro_of(result: Reproduction) -> str:

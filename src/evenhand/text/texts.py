@@ -19,6 +19,7 @@ from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.tokens import Tokens, match_case, rendered, tokenize
 
 NOTHING = -1  # fills rows of units, and of words, to one length
+_APOSTROPHES = ("'", "’")
 
 
 class Units:
@@ -85,20 +86,22 @@ class SearchTexts:
 def _apart(tokens: Tokens, start: int, end: int, surface: str, before: str) -> str:
     """A word in the place of a sign gets a space where it would run into the next word.
 
+    So does a word behind a contraction and an apostrophe ("don't'go"), which could become another contraction's end.
     `before` is what was written in the place of the unit before it, if it was replaced, too.
     """
     text, left, right = tokens.text, tokens.spans[start][0], tokens.spans[end - 1][1]
-    neighbour = text[left - 1 : left]
-    if before and not neighbour.isspace():
-        neighbour = before[-1]
-    joins_left = not _in_word(text[left]) and surface[:1].isalnum() and _joins(neighbour)
-    joins_right = not _in_word(text[right - 1]) and surface[-1:].isalnum() and _joins(text[right : right + 1])
-    return " " * joins_left + surface + " " * joins_right
+    beside = text[left - 1 : left]
+    if _in_word(text[left]):
+        joins_left = beside in _APOSTROPHES and _joins(text[left - 2 : left - 1])
+    else:
+        joins_left = _joins(before[-1] if before and not beside.isspace() else beside)
+    joins_right = not _in_word(text[right - 1]) and _joins(text[right : right + 1])
+    return " " * (joins_left and surface[:1].isalnum()) + surface + " " * (joins_right and surface[-1:].isalnum())
 
 
 def _joins(character: str) -> bool:
     """Whether a character, or none, would be read with a word beside it."""
-    return character != "" and (character in "'’" or _in_word(character))
+    return character in _APOSTROPHES or (character != "" and _in_word(character))
 
 
 def _in_word(character: str) -> bool:

