@@ -33,6 +33,7 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
     needs: ClassVar[Needs] = "gradients"
     tries: int = 48  # replacements that are scored exactly in each iteration
     caution: float = 0.8  # a replacement is taken to keep the pair if this share of its slack is left
+    calm: float = 0.1  # replacements are the likelier the less they are predicted to do; below this it makes no odds
     refresh: int = 16  # local steps between two looks at the gradients
 
     def __post_init__(self) -> None:
@@ -112,7 +113,8 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
         keeps = slack > self.caution * torch.minimum(odds, -odds_pair)
         free, _ = walk.space.freedom(walk.x)
         possible = (walk.memory["possible"] > 0).scatter(2, code, False) & (free > 0)[:, :, None]
-        weight = torch.where(keeps, 1.0, UNLIKELY) * possible
+        effect = (step.abs() + step_pair.abs()) / torch.minimum(odds, -odds_pair).clamp_min(UNLIKELY)
+        weight = torch.where(keeps, 1 / (effect + self.calm), UNLIKELY) * possible
         choice = choose(weight.flatten(1), walk.uniform(which=0))
         choice = torch.where(weight.flatten(1).gather(1, choice[:, None]).squeeze(1) > 0, choice, -1)
         place, picked = choice.clamp_min(0) // change.shape[2], choice % change.shape[2]

@@ -59,7 +59,7 @@ class Trace(NamedTuple):
     """What one layer computed: steps side by side, (…, total)."""
 
     start: Tensor  # (width, columns) the state before the first step
-    state: Tensor  # (width, total) the state after each step: h, and c below it for an LSTM
+    state: Tensor  # (width, total) the state after each step: h, and twice c below it for an LSTM
     gates: Tensor | None  # (gates, total) after squashing, kept for a gradient; a GRU adds what the state gave
 
 
@@ -115,26 +115,31 @@ class Recurrence:
         at = start
         for active, offset in zip(plan.active, plan.offset, strict=True):
             now = slice(offset, offset + active)
-            at, squashed = step(layer, read[:, now], at[:, :active])
-            state[:, now] = at
+            to = state[:, now]
+            squashed = step(layer, read[:, now], at[:, :active], to)
+            at = to
             if gates is not None:
                 gates[:, now] = squashed
         return Trace(start, state, gates)
 
-    def _lstm_step(self, layer: _Layer, read: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    def _lstm_step(self, layer: _Layer, read: Tensor, at: Tensor, to: Tensor) -> Tensor:
+        """One step from a state to the next; returns i, f, o and s, where the gate g is 2 s - 1. c is kept doubled."""
         h = self.states
         gates = torch.addmm(read, layer.hidden, at[:h]).sigmoid_()
-        gates[3 * h :].mul_(2).sub_(1)
-        c = torch.addcmul(gates[h : 2 * h] * at[h:], gates[:h], gates[3 * h :])
-        squashed = torch.sigmoid(2 * c).mul_(2).sub_(1)
-        return torch.cat([squashed.mul_(gates[2 * h : 3 * h]), c]), gates
+        i, f, o, s = gates.view(4, h, -1).unbind()
+        c = torch.mul(f, at[h:], out=to[h:])
+        c.addcmul_(i, s, value=4).sub_(i, alpha=2)
+        torch.addcmul(o.neg(), o, torch.sigmoid(c), value=2, out=to[:h])
+        return gates
 
-    def _gru_step(self, layer: _Layer, read: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    def _gru_step(self, layer: _Layer, read: Tensor, at: Tensor, to: Tensor) -> Tensor:
+        """One step from a state to the next; returns r, z, n and what the state gave to each."""
         h = self.states
         given = torch.addmm(layer.hidden_bias, layer.hidden, at)
-        gates = (read + given)[: 2 * h].sigmoid_()
+        gates = (read[: 2 * h] + given[: 2 * h]).sigmoid_()
         fresh = torch.addcmul(read[2 * h :], gates[:h], given[2 * h :]).sigmoid_().mul_(2).sub_(1)
-        return torch.lerp(fresh, at, gates[h:]), torch.cat([gates, fresh, given])
+        torch.lerp(fresh, at, gates[h:], out=to)
+        return torch.cat([gates, fresh, given])
 
     def states_after(self, traces: list[Trace], places: Tensor) -> Tensor:
         """(layers, width, n) the states at places (n,) of the steps side by side."""
@@ -161,10 +166,11 @@ class Recurrence:
         assert trace.gates is not None
         h = self.states
         c = trace.state[h:]
-        i, f, o, g = torch.split(trace.gates, h)
-        squashed = torch.sigmoid(2 * c).mul_(2).sub_(1)
+        i, f, o, s = torch.split(trace.gates, h)
+        g = 2 * s - 1
+        squashed = torch.sigmoid(c).mul_(2).sub_(1)
         by_c = o * (1 - squashed * squashed)  # of h by c
-        steep = torch.cat([i * (1 - i) * g, f * (1 - f) * plan.before(trace)[h:], (1 - g * g).mul_(i).mul_(0.5)])
+        steep = torch.cat([i * (1 - i) * g, f * (1 - f) * plan.before(trace)[h:] / 2, (1 - g * g).mul_(i).mul_(0.5)])
         steep_o = o * (1 - o) * squashed
         slopes = torch.empty_like(trace.gates)
         dh = dc = torch.zeros(h, 0, device=given.device)

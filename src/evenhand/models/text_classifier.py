@@ -136,10 +136,13 @@ class RecurrentClassifier(TextClassifier):
     def _run(self, sequences: Sequences, rows: Tensor, start: Tensor | None, keep_gates: bool = False) -> _Run:
         """Run texts (n,), the longest first, from their states or from nothing."""
         plan = Plan.of(sequences.lengths[rows])
-        words = sequences.words[rows]
-        steps = zip(plan.active, words.t(), strict=False)
-        flat = torch.cat([_filled(step, active) for active, step in steps])
-        first = self._projected[:, flat]  # -1, an unknown word or none at all, is the last column
+        active = torch.tensor(plan.active, device=self.device)
+        missing = plan.active[0] - len(rows)
+        words = torch.nn.functional.pad(sequences.words[rows, : len(active)].t(), (0, missing), value=-1)
+        runs = torch.arange(words.shape[1], device=self.device) < active[:, None]
+        flat = words[runs]  # the words of each step, one step after the other
+        # -1, an unknown word or none at all, is the last column
+        first = self._projected.index_select(1, torch.where(flat < 0, self._projected.shape[1] - 1, flat))
         at = self.engine.start(len(rows)) if start is None else start[:, :, rows]
         return _Run(rows, plan, self.engine.forward(first, plan, at, keep_gates))
 
@@ -154,11 +157,6 @@ class RecurrentClassifier(TextClassifier):
 
     def _outputs(self, logits: Tensor) -> Outputs:
         return Outputs(logits.argmax(dim=1), probabilities(_filled_up(logits))[: len(logits)])
-
-
-def _filled(step: Tensor, active: int) -> Tensor:
-    """(active,) the words of the running columns; columns that only fill up read the unknown word."""
-    return step[:active] if len(step) >= active else torch.nn.functional.pad(step, (0, active - len(step)), value=-1)
 
 
 def _rest(sequences: Sequences, begin: Tensor) -> Sequences:

@@ -12,7 +12,8 @@ from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.recurrent import CELLS, Recurrent, load_recurrent
 from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier
-from evenhand.models.transformer import TransformerClassifier, load_transformer, longest
+from evenhand.models.transformer import TransformerClassifier, longest
+from evenhand.models.transformer_files import load_transformer, match_labels
 from evenhand.text.corpus import Corpus
 from evenhand.text.texts import SearchTexts, Units
 from evenhand.text.vectors import WordVectors
@@ -103,6 +104,7 @@ def load_text_model(corpus: Corpus, network: str | None, model: str | None, vect
     path = Path(model)
     if path.is_dir():
         module, tokenizer = load_transformer(path)
+        match_labels(module.config, corpus.classes)  # an error now rather than later
         return TransformerModel(model, module, tokenizer, tuple(corpus.classes))
     if path.suffix in (".safetensors", ".json"):
         return _recurrent(path, corpus, vectors, model)

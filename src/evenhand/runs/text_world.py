@@ -20,6 +20,8 @@ from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors
 
 SHOWN_WORDS = 8
+GRADIENT_NUMBERS = 10_000_000  # that walks which step together hold for their texts, and as many for the pairs
+FEWEST_WALKS = 16
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,9 @@ def search_world(
         local_changes=config.local_changes,
         device=device,
     )
-    return TextSearchWorld(sources, space, model.classifier(space.texts, device, config.chunk_rows))
+    classifier = model.classifier(space.texts, device, config.chunk_rows)
+    space.block_walks = max(FEWEST_WALKS, GRADIENT_NUMBERS // (space.width * classifier.vectors.shape[1]))
+    return TextSearchWorld(sources, space, classifier)
 
 
 def still_world(
