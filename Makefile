@@ -22,6 +22,7 @@ format: $(READY)
 
 bench: $(READY)  ## speed against one sample at a time, scaling, memory, start-up
 	$(BIN)/python -m bench.speed
+	$(BIN)/python -m bench.text_speed
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
