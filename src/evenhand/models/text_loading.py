@@ -97,39 +97,45 @@ def word_vectors(units: Units, vectors: WordVectors) -> torch.Tensor:
 
 def load_text_model(corpus: Corpus, network: str | None, model: str | None, vectors: WordVectors) -> TextModel:
     """A built-in network by its cell, or a model by its path: a file of `evenhand train` or a directory."""
+    check_choice(corpus.name, network, model)
     if model is None:
-        return _builtin(corpus, network or DEFAULT_CELL, vectors)
+        cell = network or DEFAULT_CELL
+        path = BUILTIN / f"{corpus.name}-{cell}"
+        return _recurrent(path, corpus, vectors, f"built-in {cell.upper()} for {corpus.name}")
+    if Path(model).is_dir():
+        module, tokenizer = load_transformer(model)
+        match_labels(module.config, corpus.classes)  # an error now rather than later
+        return TransformerModel(model, module, tokenizer, tuple(corpus.classes))
+    return _recurrent(Path(model), corpus, vectors, model)
+
+
+def check_choice(corpus_name: str, network: str | None, model: str | None) -> None:
+    """Whether there is such a model at all: to be known before a corpus or vectors are downloaded."""
+    if network is not None and network not in CELLS:
+        raise unknown_name("network", network, CELLS)
+    if model is None:
+        if not network_files(BUILTIN / f"{corpus_name}-{network or DEFAULT_CELL}")[0].is_file():
+            raise EvenhandError(
+                f"There is no built-in network for '{corpus_name}'. Name a model of your own with --model, or train "
+                "one with `evenhand train` on the same file: it makes NAME.safetensors, and --model names it."
+            )
+        return
     if network is not None:
         raise EvenhandError("--network names a built-in network and --model one of your own; give one of them.")
     path = Path(model)
     if path.is_dir():
-        module, tokenizer = load_transformer(path)
-        match_labels(module.config, corpus.classes)  # an error now rather than later
-        return TransformerModel(model, module, tokenizer, tuple(corpus.classes))
-    if path.suffix in (".safetensors", ".json"):
-        return _recurrent(path, corpus, vectors, model)
-    raise EvenhandError(
-        f"'{model}' is not a model of text. Give a Hugging Face directory (config.json, model.safetensors, "
-        "tokenizer.json), or a file that `evenhand train` made (NAME.safetensors with NAME.json beside it)."
-    )
-
-
-def _builtin(corpus: Corpus, cell: str, vectors: WordVectors) -> RecurrentModel:
-    if cell not in CELLS:
-        raise unknown_name("network", cell, CELLS)
-    path = BUILTIN / f"{corpus.name}-{cell}"
-    if not network_files(path)[0].is_file():
+        return
+    if path.suffix not in (".safetensors", ".json"):
         raise EvenhandError(
-            f"There is no built-in network for '{corpus.name}'. Name a model of your own with --model, or train one "
-            f"with `evenhand train` on the same file: it makes NAME.safetensors, and --model names it."
+            f"'{model}' is not a model of text. Give a Hugging Face directory (config.json, model.safetensors, "
+            "tokenizer.json), or a file that `evenhand train` made (NAME.safetensors with NAME.json beside it)."
         )
-    return _recurrent(path, corpus, vectors, f"built-in {cell.upper()} for {corpus.name}")
+    if not network_files(path)[0].is_file():
+        raise EvenhandError(f"There is no file {network_files(path)[0]}.")
 
 
 def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> RecurrentModel:
-    weights_file, description_file = network_files(path)
-    if not weights_file.is_file():
-        raise EvenhandError(f"There is no file {weights_file}.")
+    _, description_file = network_files(path)
     network, description = load_recurrent(path)
     _check_fit(description, corpus, vectors, network, description_file)
     most_words = description.get("most_words")
