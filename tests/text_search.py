@@ -165,6 +165,7 @@ def text_world(
     moves: Moves = "tokens",
     k: int = K,
     outputs: int = 2,
+    device: str = "cpu",
 ) -> TextWorld:
     """The space around those texts that mention the attribute, as an audit would make it."""
     vectors, words = small_vectors(), protected_words(attribute)
@@ -184,6 +185,7 @@ def text_world(
         most_tokens=MOST_WORDS,
         swap=swap,
         max_changes=max_changes,
+        device=device,
     )
     return TextWorld(space, small_network(cell, outputs), vectors, k, moves)
 

@@ -1,5 +1,6 @@
 """The one place that calls a model of text. What it reads are rows of units: see `evenhand.text.texts`."""
 
+import copy
 import time
 from abc import abstractmethod
 from typing import NamedTuple
@@ -56,7 +57,7 @@ class RecurrentClassifier(TextClassifier):
     ) -> None:
         """`word_vectors` (words, e) with a last row for unknown words, `unit_words` the words of each unit."""
         self.device = torch.device(device)
-        self.engine = Recurrence(network.to(self.device).eval())
+        self.engine = Recurrence(copy.deepcopy(network).to(self.device).eval())
         self.expansion = Expansion(unit_words.to(self.device), most_words)
         self.chunk_rows = chunk_rows or 16_384
         self.share_prefixes, self.sort_by_length = share_prefixes, sort_by_length
