@@ -76,15 +76,15 @@ def audit(
     Examples:
       evenhand audit census --protected sex
 
-      evenhand audit census --protected age,race,sex          every combination of the three
+      evenhand audit census -p age,race,sex          all combinations
 
-      evenhand audit census --protected age,race,sex --each   three audits, one after the other
+      evenhand audit census -p age,race,sex --each   three audits in turn
 
       evenhand audit bank -p age --model my_models:load --max-seconds 60
 
       evenhand audit wiki -p religion --network lstm --lexicon paper
 
-      evenhand audit --data my.csv --text comment --label toxic -p gender --model DIR
+      evenhand audit my.csv --text comment --label toxic -p gender --model DIR
     """
     from evenhand.runs.text_audit import is_text
 
@@ -105,7 +105,7 @@ def audit(
     if is_text(data, text):
         interrupted = _audit_texts(data, protected, each, output, options | for_texts, out, quiet, as_json)
     else:
-        text_options.refuse_text_options(for_texts)
+        text_options.check_table(data, for_texts)
         options["output"] = output or "auto"
         interrupted = _audit_table(data, protected, each, options, out, quiet, as_json)
     if interrupted:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.progress import DownloadDisplay, ProgressDisplay
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, unknown_name
 
 if TYPE_CHECKING:
     from evenhand.runs.text_audit import TextAudit
@@ -86,8 +86,14 @@ EncoderOption = Annotated[
 ]
 
 
-def refuse_text_options(options: dict[str, Any]) -> None:
-    """Options that only mean something for texts are an error for tables."""
+def check_table(data: str, options: dict[str, Any]) -> None:
+    """What is no text must be the name of a table, and options that only mean something for texts are an error."""
+    from evenhand.data.dataset import builtin_names
+    from evenhand.text.corpus import BUILTIN
+
+    if data not in builtin_names() and not data.endswith(".toml"):
+        names = [*builtin_names(), *BUILTIN, "PATH/TO/SCHEMA.toml", "PATH/TO/TEXTS.csv"]
+        raise unknown_name("data set", data, names)
     for name, value in options.items():
         if value is not None:
             raise EvenhandError(

@@ -72,7 +72,7 @@ class _Standing:
             best = "  best so far" if epoch.best else ""
             auc = "" if epoch.validation_auc is None else f"  AUC {epoch.validation_auc:.4f}"
             line = f"{where}  validation loss {epoch.validation_loss:.4f}{auc}{best}"
-            print(("\r" if self._live else "") + f"{line:<78}", file=sys.stderr, flush=True)
+            print(f"\r{line:<78}" if self._live else line, file=sys.stderr, flush=True)
         elif self._live and epoch.seconds - self._said > 0.5:
             self._said = epoch.seconds
             line = f"{where}  {epoch.share:.0%}  about {epoch.left:.0f} s left"

@@ -35,7 +35,7 @@ def train(
     ] = None,
     device: Device = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="Where to: NAME.safetensors and NAME.json.", show_default="evenhand-out/DATA")
+        Path | None, typer.Option(help="Where to: NAME.safetensors and NAME.json.", show_default="in evenhand-out")
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -44,7 +44,7 @@ def train(
 
     Example:  evenhand train census --out nets/census
 
-    Then:     evenhand audit census --protected sex --model nets/census.safetensors
+    Then:     evenhand audit census -p sex --model nets/census.safetensors
 
     Texts:    evenhand train wiki --network gru --out nets/wiki-gru
     """
@@ -57,7 +57,7 @@ def train(
             raise EvenhandError("--patience is for tables; a network for texts is trained for all its epochs.")
         description, files = train_on_texts(data, seed, epochs, device, out, quiet or as_json, **for_texts)
     else:
-        text_options.refuse_text_options(for_texts)
+        text_options.check_table(data, for_texts)
         description, files = _train_on_table(data, seed, epochs, patience, device, out, quiet or as_json)
     if as_json:
         typer.echo(json.dumps(description, indent=2))

