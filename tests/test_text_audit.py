@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from scipy.stats import beta
 
 from evenhand.errors import EvenhandError
 from evenhand.models.recurrent import load_recurrent, save_recurrent
+from evenhand.runs.findings import RowGroups
 from evenhand.runs.text_audit import TextAudit, audit_text
 from evenhand.text.lexicon import ProtectedWords, load_lexicon
 from evenhand.text.tokens import tokenize
@@ -277,3 +279,15 @@ def test_a_failed_audit_leaves_nothing_half_written(
     fails(tmp_path / "new")
     assert [path.name for path in old.folder.iterdir()] == ["findings.parquet"]  # no old summary beside new findings
     assert not (tmp_path / "new").exists()
+
+
+def test_how_rows_arrive_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
+    """Long texts fill several pages of a row group; their bounds must not follow the parts that came."""
+    words = np.random.default_rng(0).integers(0, 5000, (4000, 80))
+    table = pa.table({"text": [" ".join(map(str, row)) for row in words.tolist()]})
+    for size in (4000, 77):
+        file = RowGroups(tmp_path / str(size), table.schema)
+        for start in range(0, len(table), size):
+            file.add(table.slice(start, size))
+        file.close(complete=True)
+    assert (tmp_path / "77").read_bytes() == (tmp_path / "4000").read_bytes()

@@ -20,11 +20,20 @@ AnyData = Annotated[
 DataOption = Annotated[str | None, typer.Option("--data", help="The same as DATA.", metavar="DATA", show_default=False)]
 Protected = Annotated[
     str | None,
-    typer.Option("--protected", "-p", help="Attributes to change, separated by commas.", show_default="all marked"),
+    typer.Option(
+        "--protected",
+        "-p",
+        help="Attributes to change, separated by commas.",
+        show_default="all that the schema marks; none for texts",
+    ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option(help="module:function that returns a torch.nn.Module, or NAME.safetensors.", show_default="built in"),
+    typer.Option(
+        help="NAME.safetensors of `evenhand train`; for tables also module:function that returns a torch.nn.Module, "
+        "for texts also a Hugging Face directory.",
+        show_default="built in",
+    ),
 ]
 Seed = Annotated[int, typer.Option(help="Decides all random choices.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]

@@ -147,7 +147,7 @@ def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> R
 def _check_fit(
     description: dict[str, Any], corpus: Corpus, vectors: WordVectors, network: Recurrent, file: Path
 ) -> None:
-    expected = {"classes": corpus.classes, "vectors": vectors.name}
+    expected = {"classes": corpus.classes, "vectors": vectors.name, "vectors_fingerprint": vectors.fingerprint}
     for key, wanted in expected.items():
         if description.get(key) != wanted:
             raise EvenhandError(

@@ -24,6 +24,7 @@ from evenhand.text.vectors import WordVectors
 MOST_WORDS = 200  # what a network reads of a text; nine in ten Wikipedia comments are shorter
 POOL_BATCHES = 32  # texts of so many batches are sorted by length together
 EVALUATION_ROWS = 1024
+FEWEST_BATCHES, SMALLEST_BATCH = 64, 8  # in an epoch: a small corpus is trained in smaller batches
 
 
 @dataclass(frozen=True)
@@ -105,26 +106,27 @@ def train_recurrent(
     texts: list[str] = corpus.texts.to_pylist()
     sequences = word_sequences(texts, vectors, config.most_words)
     arguments = data_arguments or [corpus.name]
-    return train_on_sequences(sequences, corpus, vectors.name, cell, config, device, on_epoch, arguments)
+    named = (vectors.name, vectors.fingerprint)
+    return train_on_sequences(sequences, corpus, named, cell, config, device, on_epoch, arguments)
 
 
 def train_on_sequences(
     sequences: WordSequences,
     corpus: Corpus,
-    vectors_name: str,
+    vectors: tuple[str, str],
     cell: Cell,
     config: TextTrainingConfig,
     device: torch.device | str,
     on_epoch: Callable[[TextEpoch], None],
     data_arguments: list[str],
 ) -> tuple[Recurrent, dict[str, Any]]:
-    """The same from texts that are numbers already."""
+    """The same from texts that are numbers already; `vectors` are the name and the fingerprint of the word vectors."""
     sequences = replace(sequences, table=sequences.table.to(device))
     with one_thread(torch.device(device)):
         network = _train(sequences, corpus, cell, config, on_epoch)
         quality = {name: _quality(network, sequences, corpus, rows) for name, rows in _parts(corpus).items()}
     where = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"
-    return network.cpu(), _description(corpus, vectors_name, cell, config, where, quality, data_arguments)
+    return network.cpu(), _description(corpus, vectors, cell, config, where, quality, data_arguments)
 
 
 def _parts(corpus: Corpus) -> dict[str, NDArray[np.int64]]:
@@ -153,12 +155,13 @@ def _train(
         torch.manual_seed(config.seed)
         network = Recurrent(cell, sequences.table.shape[1], len(corpus.classes)).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-    steps = config.epochs * -(-len(fit) // config.batch_rows)
+    size = min(config.batch_rows, max(SMALLEST_BATCH, len(fit) // FEWEST_BATCHES))
+    steps = config.epochs * -(-len(fit) // size)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps + 1)
     best, best_loss, start = copy.deepcopy(network.state_dict()), float("inf"), time.perf_counter()
     for number in range(1, config.epochs + 1):
         done = 0
-        for batch in _batches(fit, sequences.lengths, config.batch_rows, rng):
+        for batch in _batches(fit, sequences.lengths, size, rng):
             optimizer.zero_grad(set_to_none=True)
             logits = network(*sequences.batch(batch))
             functional.cross_entropy(logits, labels[batch], weight).backward()  # type: ignore[no-untyped-call]
@@ -230,7 +233,7 @@ def _quality(
 
 def _description(
     corpus: Corpus,
-    vectors_name: str,
+    vectors: tuple[str, str],
     cell: Cell,
     config: TextTrainingConfig,
     where: str,
@@ -246,7 +249,8 @@ def _description(
     return {
         "dataset": corpus.name,
         "classes": corpus.classes,
-        "vectors": vectors_name,
+        "vectors": vectors[0],
+        "vectors_fingerprint": vectors[1],
         "most_words": config.most_words,
         "made_by": shlex.join(command),
         "training": asdict(config) | {"torch": torch.__version__, "device": where},

@@ -82,8 +82,11 @@ def text_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("model", model_text(summary)),
         ("method", method_text(config["method"])),
         ("exchanged", f"{protected_name(summary)}: {SWAPS[lexicon['swap']]} ({len(lexicon['values'])} values)"),
-        ("texts that mention it", ", ".join(f"{n:,} {split.replace('_', '-')}" for split, n in mentioning.items())),
-        *[(f"as they are, {name.replace('_', '-')}", rate_text(rate)) for name, rate in summary["data_rate"].items()],
+        ("texts with such words", ", ".join(f"{n:,} {split.replace('_', '-')}" for split, n in mentioning.items())),
+        *[
+            (f"findings as written, {name.replace('_', '-')}", rate_text(rate))
+            for name, rate in summary["data_rate"].items()
+        ],
         ("budget", budget_text(summary)),
         ("generated", f"{search['generated']['total']:,} unique texts"),
         (

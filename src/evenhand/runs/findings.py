@@ -37,7 +37,7 @@ class RowGroups:
         self._waiting.append(table)
         self._rows += len(table)
         if self._rows >= ROW_GROUP:
-            table = pa.concat_tables(self._waiting)
+            table = pa.concat_tables(self._waiting).combine_chunks()  # pages would show where the parts met
             whole = self._rows - self._rows % ROW_GROUP
             self._writer.write_table(table.slice(0, whole), row_group_size=ROW_GROUP)
             self._waiting, self._rows = [table.slice(whole)], self._rows - whole
@@ -45,7 +45,7 @@ class RowGroups:
     def close(self, complete: bool) -> None:
         """Write what waits, unless the file is to be thrown away."""
         if complete and self._rows:
-            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=ROW_GROUP)
+            self._writer.write_table(pa.concat_tables(self._waiting).combine_chunks(), row_group_size=ROW_GROUP)
         self._writer.close()
 
 

@@ -94,7 +94,7 @@ def audit_text(
     names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
     with stages.timed("load"):
         name = data.name if isinstance(data, Corpus) else _lasting_name(data)
-        config = TextAuditConfig.checked(dataset=name, protected=names, **settings)
+        config = TextAuditConfig.checked(dataset=name, protected=names, **_with_lasting_names(settings))
         method = make_text_method(config.method, config.settings)
         encoder_name = _encoder_name(config)
         setting = _setting(config, data if isinstance(data, Corpus) else None, on_download)
@@ -146,6 +146,12 @@ def audit_text(
 def _lasting_name(data: str) -> str:
     """A file's full path, so that the audit can be repeated from another folder."""
     return str(Path(data).resolve()) if Path(data).suffix.lower() in SUFFIXES else data
+
+
+def _with_lasting_names(settings: dict[str, Any]) -> dict[str, Any]:
+    """The same settings, files under their full paths."""
+    files = {name: settings[name] for name in ("lexicon", "vectors", "model") if settings.get(name) is not None}
+    return settings | {name: str(Path(file).resolve()) for name, file in files.items() if Path(str(file)).exists()}
 
 
 def _encoder_name(config: TextAuditConfig) -> str | None:

@@ -53,7 +53,7 @@ def text_intro(result: TextReproduction) -> str:
     parts = [
         f"At most {plan.seeds:,} seeds{fewer} in each row, 10 global iterations, {plan.steps:,} local steps from each "
         f"first finding (1,000 in the paper); built-in networks, the paper's protected words, random seed 0. "
-        f"Made in {result.seconds:,.0f} seconds, {result.workers} rows at a time.",
+        f"Made in {result.seconds:,.0f} seconds, rows measured at a time: {result.workers}.",
     ]
     if result.left_out:
         parts.append(f"Interrupted; left out: {', '.join('/'.join(row) for row in result.left_out)}.")
@@ -159,7 +159,7 @@ def _local(result: TextReproduction) -> Table:
     start = (
         f"{result.plan.steps:,} steps from each finding of the method's own global phase and each raw one (ADF: of "
         "ADF_ASC, as in the paper, which has 1,000 steps), so the numbers grow with the findings that a method starts "
-        "from. Fewer steps here, since ours starts from most seeds. Walks stay within two more changed words than "
+        "from. Fewer steps here, since 1,000 would take hours more. Walks stay within two more changed words than "
         "their start; the paper's text has no such limit. Success rate: findings / unique texts of the local phase."
     )
     remarks = [start, *_local_remarks(result)]
@@ -208,7 +208,7 @@ def _efficiency(result: TextReproduction) -> Table:
         rows.append([row_name(row), *cells])
     remarks = [
         "The machines differ: the paper's had a GPU (GTX 1080 Ti), here each row has one core and its texts run in "
-        f"batches, {result.workers} rows at a time. Only the order can be compared.",
+        f"batches; rows measured at a time: {result.workers}. Only the order can be compared.",
         "Both phases count, from all seeds of the row. Where a search ended with fewer findings, their number and the "
         "seconds of the search.",
         "The paper's text says 1,234.2 seconds on average for ADF_ASC; the mean of its table is 1,198.1.",

@@ -128,7 +128,10 @@ def _string_array(values: list[str]) -> pa.Array:
 def _check_columns(path: Path, wanted: list[str], present: list[str]) -> None:
     for column in wanted:
         if column not in present:
-            raise EvenhandError(f"{path} has no column '{column}'. It has: {', '.join(present)}.")
+            raise EvenhandError(
+                f"{path} has no column '{column}'. It has: {', '.join(present)}. "
+                "Name the columns with --text and --label."
+            )
         if present.count(column) > 1:
             raise EvenhandError(f"{path} has several columns called '{column}'. Rename all but one of them.")
 
