@@ -30,6 +30,7 @@ from evenhand.text.corpus import load_corpus
 from evenhand.text.vectors import load_vectors
 
 ATTRIBUTES = ("religion", "country")
+REPEATS = 3  # of the short runs without an idea, of which the best counts
 
 
 def one_at_a_time(world: World, starts: Checked, seconds: float, steps: int) -> tuple[Speed, dict[str, int]]:
@@ -73,8 +74,9 @@ def measure(world: World, options: argparse.Namespace, idea_seeds: int) -> dict[
     seen, amount = one_at_a_time(world, starts, options.reference_seconds, options.steps)
     # Verdicts are the same, and walks alike but for which witness they keep: in one budget both find as much.
     plain = batched.at(seen)
-    base, _ = adf.speed(few, options.idea_steps, starts)
-    without = {idea: base.at(replace(adf, without=idea).speed(few, options.idea_steps, starts)[0]) for idea in IDEAS}
+    short = [replace(adf, without=idea).speed(few, options.idea_steps, starts, REPEATS)[0] for idea in ("", *IDEAS)]
+    base = short[0]
+    without = {idea: base.at(speed) for idea, speed in zip(IDEAS, short[1:], strict=True)}
     without["batching"] = base.at(one_walk_at_a_time(adf, starts, options.reference_seconds / 4))
     default, _ = Phases(world, Boundary()).speed(seeds, options.steps)
     return {
@@ -142,8 +144,8 @@ def main() -> None:
     parser.add_argument("--longest", type=int, default=180, help="words of a seed; the mean is then about 81")
     parser.add_argument("--steps", type=int, default=32, help="local steps of each walk")
     parser.add_argument("--reference-seconds", type=float, default=40, help="for one text at a time, per attribute")
-    parser.add_argument("--idea-seeds", type=int, nargs=2, default=[100, 25], help="of the runs without an idea")
-    parser.add_argument("--idea-steps", type=int, default=12, help="local steps of the runs without an idea")
+    parser.add_argument("--idea-seeds", type=int, nargs=2, default=[100, 20], help="of the runs without an idea")
+    parser.add_argument("--idea-steps", type=int, default=8, help="local steps of the runs without an idea")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--audit-once", choices=ATTRIBUTES, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -2,10 +2,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import FeedForward, load_network
+
+settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session", autouse=True)
