@@ -81,7 +81,10 @@ MinSimilarity = Annotated[
 EncoderOption = Annotated[
     str | None,
     typer.Option(
-        "--encoder", help="Measures similarity: use, minilm or none.", rich_help_panel=PANEL, show_default="use"
+        "--encoder",
+        help="Measures similarity: use, minilm or none.",
+        rich_help_panel=PANEL,
+        show_default="use with the extra text, else none",
     ),
 ]
 

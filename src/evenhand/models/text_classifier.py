@@ -124,7 +124,11 @@ class RecurrentClassifier(TextClassifier):
         lengths = sequences.lengths
         logits = torch.empty(len(lengths), len(self.engine.head_weight), device=self.device)
         states = None if wanted is None else self.engine.start(len(wanted[0]))
-        order = lengths.argsort(descending=True, stable=True) if self.sort_by_length else torch.arange(len(lengths))
+        order = (
+            lengths.argsort(descending=True, stable=True)
+            if self.sort_by_length
+            else torch.arange(len(lengths), device=lengths.device)
+        )
         for rows in torch.split(order, CHUNK_TEXTS):
             rows = rows if self.sort_by_length else rows[lengths[rows].argsort(descending=True, stable=True)]
             run = self._run(sequences, rows, start)

