@@ -226,7 +226,8 @@ def stalling_index(wheel: Path) -> Iterator[Index]:
 
 
 def fetching_process(wheel: Path) -> "subprocess.Popen[str]":
-    code = f"from evenhand.text import download as d; d.PACKAGES['tiny-words'] = d.{package_of(wheel)!r}; "
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # ignored in background jobs
+    code += f"from evenhand.text import download as d; d.PACKAGES['tiny-words'] = d.{package_of(wheel)!r}; "
     code += "print(d.fetch('tiny-words'))"
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
