@@ -88,11 +88,10 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
         """
         memory = walk.memory
         if "low" not in memory:
-            answers = walk.space.answers(walk.model, walk.x)
-            scores = answers.scores.gather(2, walk.label[:, None, None].expand(*answers.labels.shape, 1)).squeeze(2)
-            assert answers.there is not None
-            lowest, memory["low"] = scores.masked_fill(~answers.there, 2).min(dim=1)
-            highest, memory["high"] = scores.masked_fill(~answers.there, -1).max(dim=1)
+            parts = torch.split(walk.x, walk.space.chunks(walk.x, walk.model.chunk_rows))
+            labels = torch.split(walk.label, [len(part) for part in parts])
+            ends = [_ends(walk, part, label) for part, label in zip(parts, labels, strict=True)]
+            lowest, memory["low"], highest, memory["high"] = (torch.cat(column) for column in zip(*ends, strict=True))
             memory["odds_low"], memory["odds_high"] = log_odds(lowest), log_odds(highest)
         elif bool((crossed := walk.label != memory["label"]).any()):
             for one, other, sign in (("low", "high", 1), ("odds_low", "odds_high", -1)):
@@ -138,6 +137,16 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
     def accepts(self, walk: TextWalk, checked: Checked) -> Tensor:  # noqa: ARG002 - other methods ask the walk
         """Findings only."""
         return checked.hit
+
+
+def _ends(walk: TextWalk, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(n,) the lowest score of the label among all variants and its swap, then the highest and its swap."""
+    answers = walk.space.answers(walk.model, x)
+    scores = answers.scores.gather(2, label[:, None, None].expand(*answers.labels.shape, 1)).squeeze(2)
+    assert answers.there is not None
+    lowest, low = scores.masked_fill(~answers.there, 2).min(dim=1)
+    highest, high = scores.masked_fill(~answers.there, -1).max(dim=1)
+    return lowest, low, highest, high
 
 
 def _exact(walk: TextWalk, x: Tensor, label: Tensor, swap: Tensor, place: Tensor, code: Tensor) -> Tensor:
