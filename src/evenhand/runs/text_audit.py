@@ -37,7 +37,7 @@ from evenhand.text.lexicon import Lexicon, load_lexicon
 from evenhand.text.vectors import WordVectors, load_vectors
 
 RATE_TEXTS = 1000  # texts whose own variants are looked at, of each split
-RATE_ROWS = 100_000  # and at most so many variants
+RATE_ROWS = 50_000  # and at most so many variants, so that the search starts soon
 Download = Callable[[str, int, int], None]  # what, bytes so far, bytes in all
 
 
