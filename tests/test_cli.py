@@ -227,7 +227,7 @@ def test_control_c_while_the_people_of_the_data_are_checked(tmp_path: Path) -> N
     )
     assert process.stderr is not None
     for line in process.stderr:
-        if "people of the data" in line:
+        if "rows of the data" in line:
             break
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)

@@ -113,7 +113,7 @@ class DownloadDisplay:
 
 
 UNITS = {
-    "data": ("people of the data", "checked"),
+    "data": ("rows of the data", "checked"),
     "global": ("seeds", "global iterations"),
     "local": ("walks", "local steps"),
 }

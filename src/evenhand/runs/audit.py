@@ -30,13 +30,14 @@ from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.report.page import example_cards, write_report
 from evenhand.report.statistics import read_statistics
 from evenhand.report.text import headline, html_table
-from evenhand.runs.config import AuditConfig
+from evenhand.runs.config import AuditConfig, SearchConfig
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.search.method import Method
+from evenhand.search.recorder import Findings
 from evenhand.search.search import Progress, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
-from evenhand.search.space import TableSpace
+from evenhand.search.space import ModelT, SpaceT, TableSpace
 
 FINDINGS, SUMMARY, REPORT = "findings.parquet", "summary.json", "report.html"
 SUMMARY_EXAMPLES = 5
@@ -177,20 +178,38 @@ def _run(
         with stages.timed("data rate"):
             rates = _data_rates(model, space, data, config.seed, on_progress, interrupted)
         with stages.timed("search"), findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)) as writer:
-            search = Search(
-                model,
-                space,
-                method,
-                seed=config.seed,
-                limits=config.limits,
-                sink=writer.write,
-                on_progress=on_progress,
-                interrupted=interrupted,
-            )
+            search = search_of(config, model, space, method, writer.write, on_progress, interrupted)
             result = search.run(data.codes[rows], rows)
-            for earlier in (SUMMARY, REPORT):  # they would not belong to the findings that come now
-                (folder / earlier).unlink(missing_ok=True)
+            remove_earlier(folder)
     return _summary(config, data, model, rates, result, stages, started)
+
+
+def search_of(
+    config: SearchConfig,
+    model: ModelT,
+    space: SpaceT,
+    method: Method[SpaceT, ModelT],
+    sink: Callable[[Findings], None],
+    on_progress: Callable[[Progress], None],
+    interrupted: Callable[[], bool],
+) -> Search[SpaceT, ModelT]:
+    """The search that an audit asks for."""
+    return Search(
+        model,
+        space,
+        method,
+        seed=config.seed,
+        limits=config.limits,
+        sink=sink,
+        on_progress=on_progress,
+        interrupted=interrupted,
+    )
+
+
+def remove_earlier(folder: Path) -> None:
+    """An earlier audit's summary and report would not belong to the findings that come now."""
+    for earlier in (SUMMARY, REPORT):
+        (folder / earlier).unlink(missing_ok=True)
 
 
 def _data_rates(

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,24 +14,38 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.rates import Rate
-from evenhand.measure.similarity import load_encoder
+from evenhand.measure.similarity import Encoder, load_encoder
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import choose_device, one_thread
+from evenhand.models.text_classifier import TextClassifier
 from evenhand.models.text_loading import TextModel, check_choice, load_text_model
 from evenhand.report.text_page import example_pairs, text_headline, write_text_report
-from evenhand.runs.audit import FINDINGS, REPORT, SUMMARY, SUMMARY_EXAMPLES, Stages, circumstances, search_summary
+from evenhand.runs.audit import (
+    FINDINGS,
+    REPORT,
+    SUMMARY,
+    SUMMARY_EXAMPLES,
+    Stages,
+    circumstances,
+    remove_earlier,
+    search_of,
+    search_summary,
+)
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.runs.text_findings import TextFindingsWriter
 from evenhand.runs.text_world import Mentions, Sources, TextSearchWorld, search_world, still_world
 from evenhand.search.check import check
-from evenhand.search.search import Progress, Search, SearchResult
+from evenhand.search.method import Method
+from evenhand.search.search import Progress, SearchResult
+from evenhand.search.text_space import TextSpace
 from evenhand.text.corpus import BUILTIN, Corpus, load_corpus
 from evenhand.text.corpus_file import SUFFIXES
 from evenhand.text.lexicon import Lexicon, load_lexicon
@@ -38,6 +53,7 @@ from evenhand.text.vectors import WordVectors, load_vectors
 
 RATE_TEXTS = 1000  # texts whose own variants are looked at, of each split
 RATE_ROWS = 50_000  # and at most so many variants, so that the search starts soon
+RATE_PARTS = 10
 Download = Callable[[str, int, int], None]  # what, bytes so far, bytes in all
 
 
@@ -101,39 +117,7 @@ def audit_text(
         encoder = load_encoder(encoder_name, partial(on_download, "sentence encoder")) if encoder_name else None
         seeds = setting.seeds(config)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted, one_thread(setting.device):
-        started = datetime.now(UTC)
-        with stages.timed("seeds"):
-            world = setting.world(seeds, config)
-        with stages.timed("data rate"):
-            rates = setting.rates(config, interrupted)
-        writer_for = partial(
-            TextFindingsWriter,
-            world=world,
-            classes=setting.corpus.classes,
-            encoder=encoder,
-            min_similarity=config.min_similarity,
-        )
-        with findings_file(folder / FINDINGS, writer_for) as writer:
-            with stages.timed("search"):
-                search = Search(
-                    world.model,
-                    world.space,
-                    method,
-                    seed=config.seed,
-                    limits=config.limits,
-                    sink=writer.write,
-                    on_progress=on_progress,
-                    interrupted=interrupted,
-                )
-                numbers = np.arange(len(world.sources), dtype=np.int32)
-                result = search.run(numbers[:, None], world.sources.rows)
-            with stages.timed("validity"):
-                means = writer.finish()
-            for earlier in (SUMMARY, REPORT):  # they would not belong to the findings that come now
-                (folder / earlier).unlink(missing_ok=True)
-        summary = _summary(config, setting, world, rates, result, stages, started)
-        summary["validity"] = means | {"encoder": None if encoder is None else encoder.name}
-        summary["search"]["ruled_out"] = writer.ruled_out
+        summary = _run(config, setting, seeds, method, encoder, folder, stages, on_progress, interrupted)
         summary["examples"] = example_pairs(summary, folder / FINDINGS, SUMMARY_EXAMPLES)
         write_json(folder / SUMMARY, summary)
         write_text_report(folder / REPORT, summary, folder / FINDINGS)
@@ -141,6 +125,39 @@ def audit_text(
     if out is None:
         weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
     return found
+
+
+def _run(
+    config: TextAuditConfig,
+    setting: "Setting",
+    seeds: Sources,
+    method: Method[TextSpace, TextClassifier],
+    encoder: Encoder | None,
+    folder: Path,
+    stages: Stages,
+    on_progress: Callable[[Progress], None],
+    interrupted: Callable[[], bool],
+) -> dict[str, Any]:
+    """The measurements and the search, with findings going to the folder."""
+    started = datetime.now(UTC)
+    with stages.timed("seeds"):
+        world = setting.world(seeds, config)
+    with stages.timed("data rate"):
+        rates = setting.rates(config, on_progress, interrupted)
+    classes, least = setting.corpus.classes, config.min_similarity
+    writer_for = partial(TextFindingsWriter, world=world, classes=classes, encoder=encoder, min_similarity=least)
+    with findings_file(folder / FINDINGS, writer_for) as writer:
+        with stages.timed("search"):
+            search = search_of(config, world.model, world.space, method, writer.write, on_progress, interrupted)
+            numbers = np.arange(len(world.sources), dtype=np.int32)
+            result = search.run(numbers[:, None], world.sources.rows)
+        with stages.timed("validity"):
+            means = writer.finish()
+        remove_earlier(folder)
+    summary = _summary(config, setting, world, rates, result, stages, started)
+    summary["validity"] = means | {"encoder": None if encoder is None else encoder.name}
+    summary["search"]["ruled_out"] = writer.ruled_out
+    return summary
 
 
 def _lasting_name(data: str) -> str:
@@ -188,7 +205,9 @@ class Setting:
         """The space around the seeds."""
         return search_world(seeds, self.mentions.words, self.vectors, self.model, config, self.device)
 
-    def rates(self, config: TextAuditConfig, interrupted: Callable[[], bool]) -> dict[str, Rate]:
+    def rates(
+        self, config: TextAuditConfig, on_progress: Callable[[Progress], None], interrupted: Callable[[], bool]
+    ) -> dict[str, Rate]:
         """How many texts of the corpus, as they were written, have a witness."""
         rates = {}
         for name, train in (("train", True), ("held_out", False)):
@@ -198,13 +217,24 @@ class Setting:
             still = still_world(texts, self.mentions.words, self.model, config, self.device)
             x = still.space.samples(np.arange(len(texts), dtype=np.int32)[:, None])
             x = x[still.space.variant_counts(x).cumsum(0) <= RATE_ROWS]
-            hit = check(still.model, still.space, x).hit
+            hit = _hits(still, x, on_progress)
             words = "training" if train else "held-out"
             all_of = len(texts) < RATE_TEXTS and len(x) == len(texts)
             which = "" if all_of else "a random part of the "
             population = f"{which}{words} texts of {self.corpus.name} that mention {self.mentions.what}"
             rates[name] = Rate(population, int(hit.sum()), len(x))
         return rates
+
+
+def _hits(still: TextSearchWorld, x: Tensor, on_progress: Callable[[Progress], None]) -> Tensor:
+    """(n,) which texts have a witness; in parts, so that a person sees it go on."""
+    hits: list[Tensor] = []
+    start, done = time.perf_counter(), 0
+    for part in torch.split(x, max(1, len(x) // RATE_PARTS)):
+        hits.append(check(still.model, still.space, part).hit)
+        done, seconds = done + len(part), time.perf_counter() - start
+        on_progress(Progress("data", len(x), done, len(x), 0, seconds, seconds / done * (len(x) - done)))
+    return torch.cat(hits)
 
 
 def _setting(config: TextAuditConfig, corpus: Corpus | None, on_download: Download) -> Setting:
