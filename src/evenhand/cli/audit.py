@@ -9,6 +9,7 @@ import typer
 from evenhand.cli import text as text_options
 from evenhand.cli.folders import free_folder
 from evenhand.cli.options import AnyData, DataOption, Device, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import ProgressDisplay
 from evenhand.errors import EvenhandError
 
@@ -201,16 +202,11 @@ def _print_audit(audit: "Audit") -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.padding import Padding
-    from rich.table import Table
 
     from evenhand.report.text import example_text, rows_of
 
     console = Console(highlight=False)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    for name, value in rows_of(audit.summary):
-        table.add_row(name, escape(value))
-    console.print(table)
+    print_facts(console, rows_of(audit.summary))
     for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
         shared, *sides = example_text(example)
         console.print(f"\n[bold]pair {number}[/bold]  {escape(shared)}")

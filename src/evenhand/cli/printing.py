@@ -3,7 +3,21 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from evenhand.report.tables import Table
+
+
+def print_facts(console: "Console", facts: list[tuple[str, str]]) -> None:
+    """Names and values in two columns; text from data is never read as markup."""
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    shown = RichTable(show_header=False, box=None, padding=(0, 2, 0, 0))
+    shown.add_column(style="bold", no_wrap=True)
+    for name, value in facts:
+        shown.add_row(name, Text(value))
+    console.print(shown)
 
 
 def print_tables(title: str, tables: "list[Table]") -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import DownloadDisplay, ProgressDisplay
 from evenhand.errors import EvenhandError, unknown_name
 
@@ -133,17 +134,12 @@ def print_text_audit(audit: "TextAudit") -> None:
     """The result in words, with the clearest pairs."""
     from rich.console import Console
     from rich.padding import Padding
-    from rich.table import Table
     from rich.text import Text as RichText
 
     from evenhand.report.text_page import example_lines, text_rows
 
     console = Console(highlight=False)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold", no_wrap=True)
-    for name, value in text_rows(audit.summary):
-        table.add_row(name, RichText(value))
-    console.print(table)
+    print_facts(console, text_rows(audit.summary))
     for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
         console.print(f"\n[bold]pair {number}[/bold]")
         for line in example_lines(example):
