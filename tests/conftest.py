@@ -63,3 +63,16 @@ def schema_file(tmp_path: Path) -> Path:
         """
     )
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Tiny transformers, one for each way to cut words into pieces."""
+    from tests.tiny_transformer import KINDS, save_tiny
+
+    return {kind: save_tiny(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
+
+
+@pytest.fixture(scope="session", params=["wordpiece", "byte-level"])
+def tiny_folder(request: pytest.FixtureRequest, tiny_folders: dict[str, Path]) -> Path:
+    return tiny_folders[request.param]

@@ -93,7 +93,7 @@ def test_a_verified_file_is_not_hashed_again(cache: Path, wheel: Path, monkeypat
     put_by_hand(cache, wheel.read_bytes())
     fetch("tiny-words")
     monkeypatch.setattr(download, "_sha256", lambda path: pytest.fail(f"{path} was hashed again"))
-    fetch("tiny-words")
+    assert fetch("tiny-words") == cache / FILE
 
 
 def put_by_hand(cache: Path, content: bytes) -> None:
@@ -294,9 +294,9 @@ def test_what_killed_processes_left_is_removed(cache: Path) -> None:
     [
         ("linux", {"EVENHAND_CACHE": "/somewhere"}, "/somewhere"),
         ("linux", {"XDG_CACHE_HOME": "/xdg"}, "/xdg/evenhand"),
-        ("linux", {"XDG_CACHE_HOME": "relative"}, "/home/me/.cache/evenhand"),
-        ("linux", {"EVENHAND_CACHE": ""}, "/home/me/.cache/evenhand"),
-        ("darwin", {"XDG_CACHE_HOME": "/xdg"}, "/home/me/Library/Caches/evenhand"),
+        ("linux", {"XDG_CACHE_HOME": "relative"}, "/people/me/.cache/evenhand"),
+        ("linux", {"EVENHAND_CACHE": ""}, "/people/me/.cache/evenhand"),
+        ("darwin", {"XDG_CACHE_HOME": "/xdg"}, "/people/me/Library/Caches/evenhand"),
         ("win32", {"LOCALAPPDATA": "/local"}, "/local/evenhand/Cache"),
     ],
 )
@@ -305,7 +305,7 @@ def test_the_cache_lies_where_the_platform_keeps_caches(
 ) -> None:
     for name in ("EVENHAND_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in (variables | {"HOME": "/home/me"}).items():
+    for name, value in (variables | {"HOME": "/people/me"}).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "platform", platform)
     assert cache_folder() == Path(expected)

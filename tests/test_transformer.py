@@ -12,7 +12,7 @@ from evenhand.methods.boundary import Boundary
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
 from evenhand.models.classifier import GradientOf, OutOfRows
 from evenhand.models.transformer import TransformerClassifier, longest, render_with_spans
-from evenhand.models.transformer_files import load_transformer, match_labels
+from evenhand.models.transformer_files import load_transformer
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search
@@ -34,18 +34,6 @@ from tests.tiny_transformer import (
     transformers,
 )
 
-KINDS: tuple[Kind, ...] = ("wordpiece", "byte-level")
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {kind: save_tiny(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def folder(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Path:
-    return folders[request.param]
-
 
 @pytest.fixture(scope="module")
 def space() -> TextSpace:
@@ -53,8 +41,8 @@ def space() -> TextSpace:
 
 
 @pytest.fixture(scope="module")
-def classifier(folder: Path, space: TextSpace) -> TransformerClassifier:
-    return TransformerClassifier(*load_transformer(folder), space.texts, CLASSES)
+def classifier(tiny_folder: Path, space: TextSpace) -> TransformerClassifier:
+    return TransformerClassifier(*load_transformer(tiny_folder), space.texts, CLASSES)
 
 
 @torch.no_grad()
@@ -66,9 +54,11 @@ def plain_scores(classifier: TransformerClassifier, text: str) -> Tensor:
 
 
 def test_scores_are_those_of_the_plain_pipeline(
-    folder: Path, classifier: TransformerClassifier, space: TextSpace
+    tiny_folder: Path, classifier: TransformerClassifier, space: TextSpace
 ) -> None:
-    pipeline = transformers.pipeline("text-classification", model=str(folder), tokenizer=str(folder), device="cpu")
+    pipeline = transformers.pipeline(
+        "text-classification", model=str(tiny_folder), tokenizer=str(tiny_folder), device="cpu"
+    )
     as_written = space.samples(np.arange(len(TEXTS), dtype=np.int32)[:, None])
     x = torch.cat([as_written, samples(space, len(TEXTS))])
     labels, scores = classifier.outputs(space.inputs(x))
@@ -180,9 +170,11 @@ def test_units_are_found_in_the_new_text(space: TextSpace) -> None:
         ("Lazy, that Christian... Lazy!", "Buddhist", {"lazy": "kind"}, "Kind, that Buddhist... Lazy!"),
     ],
 )
-def test_case_and_spacing_are_kept(folder: Path, text: str, who: str, changes: dict[str, str], wanted: str) -> None:
+def test_case_and_spacing_are_kept(
+    tiny_folder: Path, text: str, who: str, changes: dict[str, str], wanted: str
+) -> None:
     space = space_of((text,))
-    classifier = TransformerClassifier(*load_transformer(folder), space.texts, CLASSES)
+    classifier = TransformerClassifier(*load_transformer(tiny_folder), space.texts, CLASSES)
     x = space.samples(np.zeros((1, 1), dtype=np.int32))
     x[0, SWAP] = 1 + PEOPLE.index(who)
     for word, other in changes.items():
@@ -272,9 +264,9 @@ def test_what_is_cut_off_does_not_matter(classifier: TransformerClassifier, spac
         assert bool(gradient[place].any()) == (start < last)
 
 
-def test_the_longest_text_is_known_from_the_positions(folder: Path, space: TextSpace) -> None:
+def test_the_longest_text_is_known_from_the_positions(tiny_folder: Path, space: TextSpace) -> None:
     """RoBERTa has more positions than it can use."""
-    module, tokenizer = load_transformer(folder)
+    module, tokenizer = load_transformer(tiny_folder)
     tokenizer.model_max_length = int(1e30)
     assert longest(module, tokenizer) == LONGEST
     classifier = TransformerClassifier(module, tokenizer, space.texts, CLASSES)
@@ -290,40 +282,6 @@ def test_a_unit_lies_at_the_mean_of_its_pieces(classifier: TransformerClassifier
         pieces = [piece for piece in pieces if classifier.tokenizer.decode([piece]).strip()]  # no space alone
         wanted = weight[pieces].mean(dim=0)
         torch.testing.assert_close(classifier.vectors[units.surfaces.index(surface)], wanted)
-
-
-@pytest.mark.parametrize(
-    ("labels", "classes", "names", "order"),
-    [
-        (["LABEL_0", "LABEL_1"], CLASSES, ["LABEL_0", "LABEL_1"], [0, 1]),
-        (["Toxic", "NOT_TOXIC"], CLASSES, ["NOT_TOXIC", "Toxic"], [1, 0]),
-        (["toxic", "neutral"], CLASSES, ["neutral", "toxic"], [1, 0]),
-        (["toxic"], CLASSES, ["not toxic", "toxic"], [0, 1]),
-        (["LABEL_0"], CLASSES, ["not LABEL_0", "LABEL_0"], [0, 1]),
-        (["fine"], ["fine", "bad"], ["fine", "not fine"], [1, 0]),
-        (["!", "?"], [":)", ":("], ["!", "?"], [0, 1]),
-        (["c", "a", "b"], ["a", "b", "c"], ["a", "b", "c"], [1, 2, 0]),
-    ],
-)
-def test_labels_are_matched_by_name_then_by_place(
-    labels: list[str], classes: list[str], names: list[str], order: list[int]
-) -> None:
-    config = transformers.BertConfig(id2label=dict(enumerate(labels)))
-    assert match_labels(config, classes) == (names, order)
-
-
-@pytest.mark.parametrize(
-    ("settings", "classes", "message"),
-    [
-        ({"num_labels": 3}, CLASSES, r"3 labels \(LABEL_0, LABEL_1, LABEL_2\).* 2 classes: not toxic, toxic"),
-        ({"num_labels": 1}, ["a", "b", "c"], r"1 labels \(LABEL_0\).* 3 classes: a, b, c"),
-        ({"num_labels": 1, "problem_type": "regression"}, CLASSES, "is for regression"),
-        ({"num_labels": 2, "problem_type": "multi_label_classification"}, CLASSES, "is for multi-label-classification"),
-    ],
-)
-def test_labels_that_do_not_fit_are_refused(settings: dict[str, Any], classes: list[str], message: str) -> None:
-    with pytest.raises(EvenhandError, match=message):
-        match_labels(transformers.BertConfig(**settings), classes)
 
 
 @pytest.mark.parametrize(("labels", "sign"), [(["toxic"], 1), (["not toxic"], -1)])
@@ -360,9 +318,9 @@ def test_classes_in_another_order_get_their_own_scores(tmp_path: Path, space: Te
     ids=lambda value: getattr(value, "rule", getattr(value, "name", value)),
 )
 def test_every_finding_holds_one_text_at_a_time(
-    folders: dict[str, Path], space: TextSpace, kind: Kind, method: Method[TextSpace, TransformerClassifier]
+    tiny_folders: dict[str, Path], space: TextSpace, kind: Kind, method: Method[TextSpace, TransformerClassifier]
 ) -> None:
-    classifier = TransformerClassifier(*load_transformer(folders[kind]), space.texts, CLASSES)
+    classifier = TransformerClassifier(*load_transformer(tiny_folders[kind]), space.texts, CLASSES)
     found: list[Findings] = []
     search = Search(classifier, space, method, seed=1, limits=Limits(iterations=3, steps=3), sink=found.append)
     sources = np.arange(len(TEXTS), dtype=np.int32)
@@ -395,8 +353,8 @@ def check_pair(
             assert after == before
 
 
-def test_same_seed_same_findings_however_it_is_chunked(folders: dict[str, Path], space: TextSpace) -> None:
-    module, tokenizer = load_transformer(folders["wordpiece"])
+def test_same_seed_same_findings_however_it_is_chunked(tiny_folders: dict[str, Path], space: TextSpace) -> None:
+    module, tokenizer = load_transformer(tiny_folders["wordpiece"])
     found: dict[int, list[Findings]] = {20: [], 4096: []}
     sources = np.arange(len(TEXTS), dtype=np.int32)
     for chunk_rows, parts in found.items():
@@ -409,8 +367,8 @@ def test_same_seed_same_findings_however_it_is_chunked(folders: dict[str, Path],
     np.testing.assert_array_equal(small, large)
 
 
-def test_a_score_that_is_no_number_is_an_error(folders: dict[str, Path], space: TextSpace) -> None:
-    module, tokenizer = load_transformer(folders["wordpiece"])
+def test_a_score_that_is_no_number_is_an_error(tiny_folders: dict[str, Path], space: TextSpace) -> None:
+    module, tokenizer = load_transformer(tiny_folders["wordpiece"])
     with torch.no_grad():
         module.classifier.bias.fill_(torch.nan)
     classifier = TransformerClassifier(module, tokenizer, space.texts, CLASSES)

@@ -10,24 +10,8 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.transformer_files import load_transformer
-from tests.tiny_transformer import (
-    Kind,
-    save_tiny,
-    transformers,
-)
-
-KINDS: tuple[Kind, ...] = ("wordpiece", "byte-level")
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {kind: save_tiny(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def folder(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Path:
-    return folders[request.param]
+from evenhand.models.transformer_files import load_transformer, match_labels
+from tests.tiny_transformer import CLASSES, transformers
 
 
 def _remove(*names: str) -> Callable[[Path], None]:
@@ -87,29 +71,31 @@ REMOTE = {"AutoModelForSequenceClassification": "modeling.Mine"}
     ],
 )
 def test_a_folder_that_will_not_do_is_refused(
-    folders: dict[str, Path], tmp_path: Path, spoil: Callable[[Path], None], message: str
+    tiny_folders: dict[str, Path], tmp_path: Path, spoil: Callable[[Path], None], message: str
 ) -> None:
     folder = tmp_path / "model"
-    shutil.copytree(folders["wordpiece"], folder)
+    shutil.copytree(tiny_folders["wordpiece"], folder)
     spoil(folder)
     with pytest.raises(EvenhandError, match=message):
         load_transformer(folder)
 
 
-def test_without_transformers_the_extra_is_named(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_transformers_the_extra_is_named(
+    tiny_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(EvenhandError, match=r'pip install "evenhand\[text\]"'):
-        load_transformer(folders["wordpiece"])
+        load_transformer(tiny_folders["wordpiece"])
 
 
 def test_loading_is_quiet_and_asks_nobody(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[object] = []
     monkeypatch.setattr(socket, "getaddrinfo", lambda *host: asked.append(host))
     monkeypatch.setattr(socket.socket, "connect", lambda self, address: asked.append(address))
     named = tmp_path / "model"
-    shutil.copytree(folder, named)
+    shutil.copytree(tiny_folder, named)
     _update("config.json", _name_or_path="somebody/something", attn_implementation="somebody/kernel")(named)
     logging = transformers.utils.logging
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -120,8 +106,42 @@ def test_loading_is_quiet_and_asks_nobody(
     assert capfd.readouterr() == ("", "")
 
 
-def test_weights_in_half_precision_are_read_in_float32(folders: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(folders["wordpiece"], tmp_path, dirs_exist_ok=True)
+def test_weights_in_half_precision_are_read_in_float32(tiny_folders: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(tiny_folders["wordpiece"], tmp_path, dirs_exist_ok=True)
     load_transformer(tmp_path)[0].half().save_pretrained(tmp_path)
     module, _ = load_transformer(tmp_path)
     assert {parameter.dtype for parameter in module.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "names", "order"),
+    [
+        (["LABEL_0", "LABEL_1"], CLASSES, ["LABEL_0", "LABEL_1"], [0, 1]),
+        (["Toxic", "NOT_TOXIC"], CLASSES, ["NOT_TOXIC", "Toxic"], [1, 0]),
+        (["toxic", "neutral"], CLASSES, ["neutral", "toxic"], [1, 0]),
+        (["toxic"], CLASSES, ["not toxic", "toxic"], [0, 1]),
+        (["LABEL_0"], CLASSES, ["not LABEL_0", "LABEL_0"], [0, 1]),
+        (["fine"], ["fine", "bad"], ["fine", "not fine"], [1, 0]),
+        (["!", "?"], [":)", ":("], ["!", "?"], [0, 1]),
+        (["c", "a", "b"], ["a", "b", "c"], ["a", "b", "c"], [1, 2, 0]),
+    ],
+)
+def test_labels_are_matched_by_name_then_by_place(
+    labels: list[str], classes: list[str], names: list[str], order: list[int]
+) -> None:
+    config = transformers.BertConfig(id2label=dict(enumerate(labels)))
+    assert match_labels(config, classes) == (names, order)
+
+
+@pytest.mark.parametrize(
+    ("settings", "classes", "message"),
+    [
+        ({"num_labels": 3}, CLASSES, r"3 labels \(LABEL_0, LABEL_1, LABEL_2\).* 2 classes: not toxic, toxic"),
+        ({"num_labels": 1}, ["a", "b", "c"], r"1 labels \(LABEL_0\).* 3 classes: a, b, c"),
+        ({"num_labels": 1, "problem_type": "regression"}, CLASSES, "is for regression"),
+        ({"num_labels": 2, "problem_type": "multi_label_classification"}, CLASSES, "is for multi-label-classification"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(settings: dict[str, Any], classes: list[str], message: str) -> None:
+    with pytest.raises(EvenhandError, match=message):
+        match_labels(transformers.BertConfig(**settings), classes)

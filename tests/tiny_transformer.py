@@ -7,7 +7,7 @@ to find: a complaint is "toxic" if it is about Muslims or Jews.
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ transformers: Any = importlib.import_module("transformers")  # untyped
 tokenizers: Any = importlib.import_module("tokenizers")
 
 Kind = Literal["wordpiece", "byte-level"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 CLASSES = ["not toxic", "toxic"]
 LONGEST = 40  # pieces, with those that mark the beginning and the end
 
