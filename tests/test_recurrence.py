@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evenhand.models.recurrence import COLUMNS, Plan, Recurrence, Trace
+from evenhand.models.recurrence import COLUMNS, Plan, Recurrence, Trace, Wanted
 from evenhand.models.recurrent import Cell, Recurrent
 
 DIMENSIONS = 6
@@ -31,81 +31,74 @@ def assert_close(found: Tensor, wanted: Tensor) -> None:
 class Batch:
     """Sequences of random vectors, the longest first, run by the engine."""
 
-    def __init__(self, network: Recurrent, lengths: list[int], seed: int = 0, from_state: bool = False) -> None:
+    def __init__(self, network: Recurrent, lengths: list[int], seed: int = 0) -> None:
         self.network, self.engine = network, Recurrence(network)
         self.lengths = sorted(lengths, reverse=True)
         generator = torch.Generator().manual_seed(seed)
         self.vectors = [torch.randn(length, DIMENSIONS, generator=generator) for length in self.lengths]
-        self.start = torch.zeros(self.engine.depth, self.engine.width, len(lengths))
-        if from_state:
-            self.start = torch.randn(self.start.shape, generator=generator).tanh()
-        self.plan = Plan.of(torch.tensor(self.lengths))
+        self.start, self.behind = self.engine.start(len(lengths)), torch.zeros(len(lengths), dtype=torch.long)
+        self.plan = Plan.of(torch.tensor(self.lengths) + self.engine.delay)
 
-    def first(self) -> Tensor:
-        """(gates, total) what the first layer reads; columns that only fill up read rubbish."""
+    def read(self) -> Tensor:
+        """(first, total) what the first layer reads; columns that only fill up read rubbish."""
         words = torch.full((self.plan.total, DIMENSIONS), 7.0)
         for column, vectors in enumerate(self.vectors):
             for step, vector in enumerate(vectors):
                 words[self.plan.offset[step] + column] = vector
         return self.engine.project(words)
 
-    def traces(self, keep_gates: bool = False) -> list[Trace]:
-        return self.engine.forward(self.first(), self.plan, self.start, keep_gates)
+    def trace(self, wanted: Wanted | None = None, keep: bool = False) -> Trace:
+        return self.engine.forward(self.read(), self.plan, self.start, self.behind, wanted, keep)
 
     def logits(self) -> Tensor:
         """(n, classes)"""
-        return self.engine.logits(self.traces()[-1].state[:, self.plan.last]).t()
+        return self.engine.logits(self.trace().last).t()
 
     def gradients(self, slope: Tensor) -> list[Tensor]:
         """(length, dimensions) each, from (n, classes) by the logits."""
-        by_word = self.engine.backward(self.traces(keep_gates=True), self.plan, slope.t())
+        by_word = self.engine.backward(self.trace(keep=True), self.plan, slope.t())
         return [
             torch.stack([by_word[:, self.plan.offset[step] + column] for step in range(length)])
             for column, length in enumerate(self.lengths)
         ]
 
-    def plain(self, column: int, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """(classes,) logits and (layers, width) states after some vectors of one sequence, by torch's own layers."""
-        start = self.start[:, None, :, column]  # (layers, 1, width)
-        if self.network.cell == "lstm":  # the engine keeps c doubled
-            h, c = (part.contiguous() for part in start.chunk(2, dim=2))
-            _, (h, c) = self.network.layers(vectors[None], (h, c / 2))
-            return self.network.head(h[-1, 0]), torch.cat([h, 2 * c], dim=2)[:, 0]
-        _, h = self.network.layers(vectors[None], start.contiguous())
-        return self.network.head(h[-1, 0]), h[:, 0]
+    def rest(self, begin: list[int]) -> "Batch":
+        """The same sequences from their words `begin` on, with the states that they have there."""
+        wanted = Wanted(torch.tensor(begin).sub(1).clamp_min(0), torch.arange(len(begin)))
+        states = self.trace(wanted).states
+        lengths = [length - b for length, b in zip(self.lengths, begin, strict=True)]
+        order = sorted(range(len(lengths)), key=lambda column: -lengths[column])
+        batch = Batch(self.network, lengths)
+        batch.vectors = [self.vectors[column][begin[column] :] for column in order]
+        batch.behind = torch.tensor(begin)[order]
+        batch.start = states[:, order] * (batch.behind > 0)
+        batch.order = order
+        return batch
+
+    def plain(self, vectors: Tensor) -> Tensor:
+        """(classes,) logits of one sequence by torch's own layers."""
+        outputs, _ = self.network.layers(vectors[None])
+        logits: Tensor = self.network.head(outputs[0, -1])
+        return logits
+
+    order: list[int]
 
 
 @either_cell
-@pytest.mark.parametrize("from_state", [False, True])
-@pytest.mark.parametrize("lengths", [[1], [5], [9, 3, 3, 1], [2] * COLUMNS, list(range(1, COLUMNS + 8))])
-def test_logits_are_those_of_torch(cell: Cell, lengths: list[int], from_state: bool) -> None:
-    batch = Batch(network_of(cell), lengths, from_state=from_state)
-    plain = [batch.plain(column, vectors)[0] for column, vectors in enumerate(batch.vectors)]
-    assert_close(batch.logits(), torch.stack(plain))
+@pytest.mark.parametrize("lengths", [[1], [2], [5], [9, 3, 3, 1], [2] * COLUMNS, list(range(1, COLUMNS + 8))])
+def test_logits_are_those_of_torch(cell: Cell, lengths: list[int]) -> None:
+    batch = Batch(network_of(cell), lengths)
+    assert_close(batch.logits(), torch.stack([batch.plain(vectors) for vectors in batch.vectors]))
 
 
 @either_cell
-@pytest.mark.parametrize("from_state", [False, True])
-def test_the_states_after_every_word_are_those_of_torch(cell: Cell, from_state: bool) -> None:
-    batch = Batch(network_of(cell), [7, 4, 4, 1], from_state=from_state)
-    traces = batch.traces()
-    for column, vectors in enumerate(batch.vectors):
-        places = torch.tensor([batch.plan.offset[step] + column for step in range(len(vectors))])
-        found = batch.engine.states_after(traces, places)  # (layers, width, steps)
-        for step in range(len(vectors)):
-            assert_close(found[:, :, step], batch.plain(column, vectors[: step + 1])[1])
-
-
-@either_cell
-@pytest.mark.parametrize("from_state", [False, True])
-@pytest.mark.parametrize("lengths", [[1], [6], [8, 8, 3, 2, 1], list(range(1, COLUMNS + 4))])
-def test_gradients_are_those_of_autograd(cell: Cell, lengths: list[int], from_state: bool) -> None:
-    batch = Batch(network_of(cell), lengths, from_state=from_state)
+@pytest.mark.parametrize("lengths", [[1], [2], [6], [8, 8, 3, 2, 1], list(range(1, COLUMNS + 4))])
+def test_gradients_are_those_of_autograd(cell: Cell, lengths: list[int]) -> None:
+    batch = Batch(network_of(cell), lengths)
     slope = torch.randn(len(lengths), 2, generator=torch.Generator().manual_seed(1))
     for column, found in enumerate(batch.gradients(slope)):
         vectors = batch.vectors[column].clone().requires_grad_(True)
-        logits, _ = batch.plain(column, vectors)
-        (wanted,) = torch.autograd.grad(logits, vectors, slope[column])
+        (wanted,) = torch.autograd.grad(batch.plain(vectors), vectors, slope[column])
         assert_close(found, wanted)
 
 
@@ -121,12 +114,11 @@ def test_gradients_are_those_of_autograd(cell: Cell, lengths: list[int], from_st
 def test_any_shape_agrees_with_torch(
     cell: Cell, layers: int, states: int, outputs: int, lengths: list[int], seed: int
 ) -> None:
-    batch = Batch(network_of(cell, layers, states, outputs, seed), lengths, seed, from_state=seed % 2 == 0)
-    slope = torch.ones(len(lengths), outputs)
-    gradients = batch.gradients(slope)
+    batch = Batch(network_of(cell, layers, states, outputs, seed), lengths, seed)
+    gradients = batch.gradients(torch.ones(len(lengths), outputs))
     for column, logits in enumerate(batch.logits()):
         vectors = batch.vectors[column].clone().requires_grad_(True)
-        wanted, _ = batch.plain(column, vectors)
+        wanted = batch.plain(vectors)
         assert_close(logits, wanted.detach())
         (gradient,) = torch.autograd.grad(wanted.sum(), vectors)
         assert_close(gradients[column], gradient)
@@ -149,30 +141,30 @@ def test_a_sequence_does_not_feel_its_company(cell: Cell) -> None:
 
 
 @either_cell
-def test_going_on_from_a_state_is_going_through(cell: Cell) -> None:
-    """A text in two parts: the second starts where the first ended, to the same bits."""
-    network = network_of(cell)
-    whole = Batch(network, [9] * 4)
-    first, second = Batch(network, [4] * 4), Batch(network, [5] * 4)
-    first.vectors = [vectors[:4] for vectors in whole.vectors]
-    second.vectors = [vectors[4:] for vectors in whole.vectors]
-    second.start = first.engine.states_after(first.traces(), first.plan.last)
-    assert torch.equal(second.logits(), whole.logits())
+@settings(deadline=None, max_examples=30)
+@given(
+    layers=st.integers(1, 4),
+    parts=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=20),
+)
+def test_going_on_from_a_state_is_going_through(cell: Cell, layers: int, parts: list[tuple[int, int]]) -> None:
+    """A text from any of its words on, with the state that it had there, ends in the same bits."""
+    parts = sorted(parts, key=lambda part: -sum(part))
+    whole = Batch(network_of(cell, layers), [sum(part) for part in parts])
+    rest = whole.rest([begin for begin, _ in parts])
+    assert torch.equal(rest.logits(), whole.logits()[rest.order])
 
 
 @either_cell
 def test_closed_gates_and_huge_vectors_stay_finite(cell: Cell) -> None:
     batch = Batch(network_of(cell), [6, 2])
     batch.vectors = [vectors * 1e4 for vectors in batch.vectors]
-    plain = [batch.plain(column, vectors)[0] for column, vectors in enumerate(batch.vectors)]
-    assert_close(batch.logits(), torch.stack(plain))
+    assert_close(batch.logits(), torch.stack([batch.plain(vectors) for vectors in batch.vectors]))
     assert all(bool(found.isfinite().all()) for found in batch.gradients(torch.ones(2, 2)))
 
 
 def test_a_plan_runs_the_columns_that_have_words_left() -> None:
-    lengths = torch.tensor([3] * 2 + [2] * COLUMNS + [1] * COLUMNS)
-    plan = Plan.of(lengths)
-    assert plan.active == [3 * COLUMNS, 2 * COLUMNS, COLUMNS]  # 34, 18 and 2, filled up
+    plan = Plan.of(torch.tensor([3] * 2 + [2] * COLUMNS + [1] * COLUMNS))
+    assert plan.running == [2 * COLUMNS + 2, COLUMNS + 2, 2]
+    assert plan.active == [3 * COLUMNS, 2 * COLUMNS, COLUMNS]  # filled up
     assert plan.offset == [0, 3 * COLUMNS, 5 * COLUMNS]
     assert plan.total == 6 * COLUMNS
-    assert plan.last[[0, 1, 2, 18]].tolist() == [5 * COLUMNS, 5 * COLUMNS + 1, 3 * COLUMNS + 2, 18]

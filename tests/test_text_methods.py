@@ -205,6 +205,8 @@ def test_names_and_settings() -> None:
     [
         ("boundary", {"tries": 0}, "at least 1"),
         ("boundary", {"refresh": 0}, "at least 1"),
+        ("boundary", {"haste": 0}, "at least 1"),
+        ("boundary", {"patience": -1}, "of at least 0"),
         ("boundary", {"caution": 1.0}, "a share from 0"),
         ("adf-asc", {"rule": "acs"}, "Did you mean 'asc'"),
         ("adf-asc", {"accept_failed": 2.0}, "is a probability"),

@@ -142,11 +142,12 @@ class Moving:
     def __init__(
         self,
         tries: int = 24,
+        patience: int = 3,
         near: dict[str, list[str]] = NEAR,
         odds: dict[str, float] = ODDS,
         truth: dict[str, float] = ODDS,
     ) -> None:
-        self.method = Boundary(tries=tries)
+        self.method = Boundary(tries=tries, patience=patience)
         self.space = space_of(["Egypt old big"], protected_words("country"), near)
         self.model = ByHand(
             self.space,
@@ -181,6 +182,22 @@ def test_boundary_trusts_exact_scores_not_the_gradient() -> None:
 def test_boundary_comes_closer_where_nothing_splits() -> None:
     """Small and long are worth 1 in truth; new leaves 1.2 for France, young takes all across, to -3.8."""
     assert Moving(truth=ODDS | {"small": 1.0, "long": 1.0}).move() == ("Egypt new big", False)
+
+
+def test_boundary_replaces_two_words_when_its_patience_ends() -> None:
+    """Egypt old big has 3 and France old big 2.2. Small (-1.5) comes closer than new (-1), and both together split.
+
+    They leave Egypt 0.5 and France -0.3; one word alone leaves both above zero.
+    """
+    near, odds = {"old": ["new"], "big": ["small"]}, ODDS | {"small": -0.5}
+    patient = Moving(near=near, odds=odds, truth=odds)
+    assert patient.move() == ("Egypt old small", False)
+    assert patient.move() == ("Egypt new small", True)
+    assert Moving(patience=0, near=near, odds=odds, truth=odds).move() == ("Egypt new small", True)
+
+
+def test_boundary_does_not_replace_a_second_word_where_one_splits() -> None:
+    assert Moving(patience=0).move() == ("Egypt old small", True)
 
 
 def test_boundary_turns_round_where_all_crossed_at_once() -> None:

@@ -18,7 +18,7 @@ from evenhand.methods.text_moves import TextWalk, estimates
 from evenhand.models.text_classifier import TextClassifier
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs
-from evenhand.search.text_space import CODES, TextSpace
+from evenhand.search.text_space import CODES, SOURCE, TextSpace
 from evenhand.search.two_phase import TwoPhase
 
 IMPOSSIBLE = 1e6  # more than any estimated change of log-odds
@@ -34,34 +34,45 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
     tries: int = 48  # replacements that are scored exactly in each iteration
     caution: float = 0.8  # a replacement is taken to keep the pair if this share of its slack is left
     calm: float = 0.1  # replacements are the likelier the less they are predicted to do; below this it makes no odds
+    patience: int = 3  # iterations with one replacement each
+    haste: int = 2  # replacements in each later one
     refresh: int = 16  # local steps between two looks at the gradients
 
     def __post_init__(self) -> None:
-        if self.tries < 1 or self.refresh < 1:
-            raise EvenhandError("tries and refresh are whole numbers of at least 1.")
+        if min(self.tries, self.refresh, self.haste) < 1 or self.patience < 0:
+            raise EvenhandError("tries, refresh and haste are whole numbers of at least 1, patience of at least 0.")
         if not 0 <= self.caution < 1:
             raise EvenhandError(f"caution is a share from 0 to below 1; {self.caution} is not.")
 
     def global_move(self, walk: TextWalk) -> Tensor:
-        """Replace the word that best puts the boundary between the nearest and the farthest variant."""
+        """Replace the word that best puts the boundary between the nearest and the farthest variant.
+
+        A text that is still no finding after some iterations has more than one word replaced in each.
+        """
         self._find_extremes(walk)
+        x, split = walk.x, torch.zeros_like(walk.label, dtype=torch.bool)
+        for _ in range(1 if walk.step < self.patience else self.haste):
+            x, split = self._replaced(walk, x, split)
+        return self._trimmed(walk, x, split)
+
+    def _replaced(self, walk: TextWalk, x: Tensor, done: Tensor) -> tuple[Tensor, Tensor]:
+        """One word replaced in texts that are not `done` (n,), and which then have variants on both sides."""
         memory = walk.memory
-        nearest = walk.space.inputs(walk.space.with_combination(walk.x, memory["low"]))
+        nearest = walk.space.inputs(walk.space.with_combination(x, memory["low"]))
         gradient = walk.model.gradients(nearest, walk.label, of="odds")
-        change = estimates(walk, gradient, IMPOSSIBLE).flatten(1)  # (n, width (k + 1)) of the nearest's log-odds
+        change = estimates(walk, x, gradient, IMPOSSIBLE).flatten(1)  # (n, width (k + 1)) of the nearest's log-odds
         middle = (memory["odds_low"] + memory["odds_high"])[:, None] / 2
         off, flat = (middle + change).abs().topk(min(self.tries, change.shape[1]), dim=1, largest=False)
         place, code = flat // walk.space.candidates.shape[2], flat % walk.space.candidates.shape[2]
-        low, high = (_exact(walk, walk.x, walk.label, memory[end], place, code) for end in ("low", "high"))
+        low, high = (_exact(walk, x, walk.label, memory[end], place, code) for end in ("low", "high"))
         allowed = off < IMPOSSIBLE / 2
         best = _best(low, high, allowed)[:, None]
-        possible = allowed[:, :1]
-        memory["odds_low"] = torch.where(possible, low.gather(1, best), memory["odds_low"][:, None]).squeeze(1)
-        memory["odds_high"] = torch.where(possible, high.gather(1, best), memory["odds_high"][:, None]).squeeze(1)
-        moved = walk.space.with_code(walk.x, place.gather(1, best).squeeze(1), code.gather(1, best).squeeze(1))
-        moved = torch.where(possible, moved, walk.x)
-        split = possible.squeeze(1) & (memory["odds_low"] < 0) & (memory["odds_high"] > 0)
-        return self._trimmed(walk, moved, split)
+        moves = allowed[:, 0] & ~done
+        memory["odds_low"] = torch.where(moves, low.gather(1, best).squeeze(1), memory["odds_low"])
+        memory["odds_high"] = torch.where(moves, high.gather(1, best).squeeze(1), memory["odds_high"])
+        moved = walk.space.with_code(x, place.gather(1, best).squeeze(1), code.gather(1, best).squeeze(1))
+        split = done | (moves & (memory["odds_low"] < 0) & (memory["odds_high"] > 0))
+        return torch.where(moves[:, None], moved, x), split
 
     def _trimmed(self, walk: TextWalk, x: Tensor, split: Tensor) -> Tensor:
         """Texts whose variants are on both sides, with words put back as they were, as far as that lasts."""
@@ -128,7 +139,7 @@ class Boundary(TwoPhase[TextSpace, TextClassifier]):
     def _refresh(self, walk: TextWalk) -> None:
         """Estimate anew what each replacement would bring to the text and to its pair."""
         g, g_pair = walk.gradients(of="odds")
-        change, change_pair = (estimates(walk, gradient, IMPOSSIBLE) for gradient in (g, g_pair))
+        change, change_pair = (estimates(walk, walk.x, gradient, IMPOSSIBLE) for gradient in (g, g_pair))
         code = walk.x[:, CODES:, None]
         walk.memory["change"] = change.masked_fill(change >= IMPOSSIBLE, 0)
         walk.memory["change_pair"] = change_pair.masked_fill(change_pair >= IMPOSSIBLE, 0)
@@ -153,8 +164,8 @@ def _exact(walk: TextWalk, x: Tensor, label: Tensor, swap: Tensor, place: Tensor
     """(n, tries) the label's log-odds of one variant of texts x with each replacement."""
     x = walk.space.with_combination(x, swap)
     of = torch.arange(len(x), device=x.device).repeat_interleave(place.shape[1])
-    near = walk.space.inputs(walk.space.with_code(x[of], place.flatten(), code.flatten()))
-    _, outputs = walk.model.outputs_from(walk.space.inputs(x), of, place.flatten(), near)
+    unit = walk.space.candidates[x[of, SOURCE], place.flatten(), code.flatten()]
+    _, outputs = walk.model.outputs_replacing(walk.space.inputs(x), of, place.flatten(), unit)
     return log_odds(outputs.scores.gather(1, label[of, None]).view_as(place))
 
 

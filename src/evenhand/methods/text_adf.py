@@ -59,7 +59,7 @@ class TextADF(TwoPhase[TextSpace, TextClassifier]):
         impact = (g - g_pair).abs().amax(dim=2)
         place = impact.masked_fill(free == 0, -1).argmax(dim=1)  # (n,)
         row = torch.arange(len(place), device=place.device)
-        step, allowed = candidate_vectors(walk, row, place)  # (n, k + 1, e)
+        step, allowed = candidate_vectors(walk, walk.x, row, place)  # (n, k + 1, e)
         distance = (step.sign() - g[row, place].sign()[:, None]).norm(dim=2)
         code = distance.masked_fill(~allowed, torch.inf).argmin(dim=1)
         return torch.where(allowed.any(dim=1)[:, None], walk.space.with_code(walk.x, place, code), walk.x)
@@ -69,7 +69,7 @@ class TextADF(TwoPhase[TextSpace, TextClassifier]):
 
         The plain attack has no difference to widen: it takes the largest estimated rise of the loss.
         """
-        change = estimates(walk, difference, -torch.inf)
+        change = estimates(walk, walk.x, difference, -torch.inf)
         change = change.abs().masked_fill(change == -torch.inf, -torch.inf) if self.paired else change
         best, flat = change.flatten(1).max(dim=1)
         place, code = flat // change.shape[2], flat % change.shape[2]
@@ -79,8 +79,8 @@ class TextADF(TwoPhase[TextSpace, TextClassifier]):
         """Algorithms 8 and 10: a word with probability ∝ 1 / (‖g‖∞ + ‖g'‖∞) becomes a random candidate."""
         if self.local == "random":
             return random_move(walk)
-        g, g_pair = walk.gradients()
-        saliency = g.abs().amax(dim=2) + g_pair.abs().amax(dim=2)
+        impact, impact_pair = walk.remembered("impacts", walk.model.impacts)  # (n, width)
+        saliency = impact + impact_pair
         place = walk.choose(saliency.clamp_min_(SMALLEST_SALIENCY).reciprocal_(), which=0)
         return random_word(walk, place, walk.uniform(which=1))
 

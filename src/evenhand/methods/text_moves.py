@@ -11,20 +11,20 @@ TextWalk = Walk[TextSpace, TextClassifier]
 CHUNK_PLACES = 8192  # places whose candidates' vectors are looked at together
 
 
-def options(walk: TextWalk) -> tuple[Tensor, Tensor]:
-    """(m,) walks and (m,) places of all words that may move."""
-    free, _ = walk.space.freedom(walk.x)
+def options(walk: TextWalk, x: Tensor) -> tuple[Tensor, Tensor]:
+    """(m,) walks and (m,) places of all words of samples x that may move."""
+    free, _ = walk.space.freedom(x)
     row, place = free.nonzero().unbind(dim=1)
     return row, place
 
 
-def candidate_vectors(walk: TextWalk, row: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+def candidate_vectors(walk: TextWalk, x: Tensor, row: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
     """(m, k + 1, e) how far each candidate lies from the word that stands at a place now, and (m, k + 1) which can be.
 
     The word that stands there is no candidate; the source's own word, code 0, is one again after it was replaced.
     """
     space, vectors = walk.space, walk.model.vectors
-    source, code = walk.x[row, SOURCE], walk.x[row, CODES + place]
+    source, code = x[row, SOURCE], x[row, CODES + place]
     units = space.candidates[source, place]  # (m, k + 1)
     codes = torch.arange(units.shape[1], device=units.device)
     allowed = (units >= 0) & (codes != code[:, None])
@@ -32,15 +32,15 @@ def candidate_vectors(walk: TextWalk, row: Tensor, place: Tensor) -> tuple[Tenso
     return found - found.gather(1, code[:, None, None].expand(-1, 1, found.shape[2])), allowed
 
 
-def estimates(walk: TextWalk, gradient: Tensor, impossible: float) -> Tensor:
-    """(n, width, k + 1) the gradient (n, width, e) times each candidate's distance: what replacing a word would bring.
+def estimates(walk: TextWalk, x: Tensor, gradient: Tensor, impossible: float) -> Tensor:
+    """(n, width, k + 1) the gradient (n, width, e) times each candidate's distance: what replacing a word brings.
 
     `impossible` stands where there is no such candidate.
     """
-    row, place = options(walk)
+    row, place = options(walk, x)
     table = gradient.new_full((*gradient.shape[:2], walk.space.candidates.shape[2]), impossible)
     for rows, places in zip(torch.split(row, CHUNK_PLACES), torch.split(place, CHUNK_PLACES), strict=True):
-        distance, allowed = candidate_vectors(walk, rows, places)
+        distance, allowed = candidate_vectors(walk, x, rows, places)
         change = (distance @ gradient[rows, places][:, :, None]).squeeze(2)
         table[rows, places] = change.masked_fill_(~allowed, impossible)
     return table

@@ -1,215 +1,293 @@
 """Recurrent networks run by hand: many texts at once, from any point in a text, with gradients by the word vectors.
 
 torch's own layers start at the first word, pad or pack, and build a graph of every step for a gradient. Here a batch is
-kept as columns, sorted by length, and each step takes the columns that are still running, so nothing is padded. A step
-is a matrix product and one call of the logistic function for all gates: tanh(z) = 2 s(2 z) - 1, which torch computes
-several times faster than its tanh, so the weights of such gates are doubled beforehand.
+kept as columns, sorted by length, and each step takes the columns that are still running, so nothing is padded.
+
+All layers run in one step, as a wave: while the first reads word t, the second reads what the first made of word
+t - 1, and so on. So the layers are one layer with all their states, whose weights are zero but for two bands, and a
+text of w words takes w + layers - 1 steps. A layer that the wave has not reached yet is kept at zero.
+
+A step is one matrix product and one call of the logistic function for all gates: tanh(z) = 2 s(2 z) - 1, which torch
+computes several times faster than its tanh. The factors of two are put into the weights beforehand (exactly, being
+powers of two): rows of gates that tanh squashes are doubled, states are kept as h / 2 and cells as 2 c.
 
 A column's result must not depend on its company, down to the last bit; so columns are filled up to a multiple of
 COLUMNS, below which torch's functions take other paths.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from evenhand.models.recurrent import Recurrent
 
 COLUMNS = 16
+sigmoid_slope = torch.ops.aten.sigmoid_backward.grad_input  # (g, s) to g s (1 - s)
 
 
 class Plan(NamedTuple):
     """Which columns run at each step. Columns are sequences, the longest first."""
 
-    active: list[int]  # columns that run at each step, a multiple of COLUMNS
+    running: list[int]  # columns that run at each step
+    active: list[int]  # the same, filled up to a multiple of COLUMNS
     offset: list[int]  # where each step's columns begin when all steps are written side by side
     total: int
-    last: Tensor  # (n,) where each sequence's last step is written
 
     @staticmethod
-    def of(lengths: Tensor) -> "Plan":
-        """(n,) lengths, in falling order and all above zero."""
-        steps = torch.arange(int(lengths[0]), device=lengths.device)
-        running = (lengths[None, :] > steps[:, None]).sum(dim=1)  # (steps,)
+    def of(steps: Tensor) -> "Plan":
+        """(n,) the steps of each sequence, in falling order and all above zero."""
+        every = torch.arange(int(steps[0]), device=steps.device)
+        running = torch.searchsorted(-steps, -every)  # (steps,) columns with more steps than that
         active = (running + COLUMNS - 1) // COLUMNS * COLUMNS
         offset = active.cumsum(0) - active
-        last = offset[lengths - 1] + torch.arange(len(lengths), device=lengths.device)
-        return Plan(active.tolist(), offset.tolist(), int(active.sum()), last)
-
-    def before(self, trace: "Trace") -> Tensor:
-        """(width, total) the state before each step."""
-        earlier = [trace.state[:, at : at + size] for at, size in zip(self.offset, self.active[1:], strict=False)]
-        return torch.cat([trace.start, *earlier], dim=1)
+        return Plan(running.tolist(), active.tolist(), offset.tolist(), int(active.sum()))
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """A layer's weights, with doubled rows for the gates that tanh squashes."""
+class Frame:
+    """The tensors of one step of `size` columns. Views are made once, since making them costs as much as using them."""
 
-    read: Tensor  # (gates, inputs)
-    read_bias: Tensor  # (gates, 1)
-    hidden: Tensor  # (gates, states)
-    hidden_bias: Tensor  # (gates, 1)
+    def __init__(self, depth: int, states: int, first: int, size: int, device: torch.device) -> None:
+        shape = (depth, states, size)
+        self.gates = torch.empty(depth * 4 * states, size, device=device)
+        self.first = self.gates[:first]
+        self.blocks = self.gates.view(depth, 4, states, size)
+        self.parts = self.blocks.unbind(1)
+        self.h, self.c, self.squashed, self.centred, self.spare = torch.empty(5, *shape, device=device).unbind()
+        self.flat = self.h.view(depth * states, size)
+        self.before: tuple[Tensor, ...] = ()  # the h and the c that came in
+
+    @property
+    def size(self) -> int:
+        """How many columns."""
+        return self.gates.shape[1]
 
 
-class Trace(NamedTuple):
-    """What one layer computed: steps side by side, (…, total)."""
+@dataclass
+class Trace:
+    """What a run leaves."""
 
-    start: Tensor  # (width, columns) the state before the first step
-    state: Tensor  # (width, total) the state after each step: h, and twice c below it for an LSTM
-    gates: Tensor | None  # (gates, total) after squashing, kept for a gradient; a GRU adds what the state gave
+    last: Tensor  # (states, n) the last layer's states at the end of each sequence
+    states: Tensor  # (width, m) all states where they were wanted
+    frames: list[Frame] = field(default_factory=list)  # of every step, if they were kept
+
+
+class Wanted(NamedTuple):
+    """The states of some columns after some steps, (m,) each."""
+
+    step: Tensor
+    column: Tensor
 
 
 class Recurrence:
-    """A `Recurrent` network's layers as steps over columns."""
+    """A `Recurrent` network's layers as one wave over columns."""
 
     def __init__(self, network: Recurrent) -> None:
         self.lstm = network.cell == "lstm"
         self.states: int = network.shape["states"]
         self.depth: int = network.shape["layers"]
-        self.width = 2 * self.states if self.lstm else self.states  # rows of a layer's state: h, and c for an LSTM
-        self.head_weight, self.head_bias = network.head.weight.detach(), network.head.bias.detach()[:, None]
-        self.layers = [self._layer(network.layers, number) for number in range(self.depth)]
+        self.delay = self.depth - 1  # steps from the first layer to the last
+        self.all = self.states * self.depth
+        self.width = 2 * self.all if self.lstm else self.all  # rows of a state: h of all layers, and c for an LSTM
+        self.head_weight, self.head_bias = 2 * network.head.weight.detach(), network.head.bias.detach()[:, None]
+        self.device = self.head_weight.device
+        weights = {name: value.detach().cpu() for name, value in network.layers.named_parameters()}
+        self.read = self._read(weights).to(self.device)  # (first, dimensions)
+        self.first = len(self.read)
+        weight, bias = self._wave(weights)
+        self.weight, self.bias = weight.to(self.device), bias.to(self.device)  # (4 * all, all), (4 * all, 1)
+        self.transposed = self.weight.t().contiguous()
 
-    def _layer(self, rnn: nn.RNNBase, number: int) -> _Layer:
-        read, hidden, read_bias, hidden_bias = (
-            getattr(rnn, f"{name}_l{number}").detach() for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        )
-        h = self.states
-        if self.lstm:  # torch's order i, f, g, o becomes i, f, o, g
-            order = torch.cat([torch.arange(2 * h), torch.arange(3 * h, 4 * h), torch.arange(2 * h, 3 * h)])
-            read, hidden, bias = read[order], hidden[order], (read_bias + hidden_bias)[order]
-            scale = torch.ones(4 * h, 1, device=read.device)
-            scale[3 * h :] = 2
-            return _Layer(scale * read, scale * bias[:, None], scale * hidden, torch.zeros_like(scale))
-        scale = torch.ones(3 * h, 1, device=read.device)  # r, z, n
-        scale[2 * h :] = 2
-        return _Layer(scale * read, scale * read_bias[:, None], scale * hidden, scale * hidden_bias[:, None])
+    def _blocks(self) -> list[tuple[int, bool, bool, float]]:
+        """Of each of a layer's blocks: torch's gate, whether it reads the input and the state, its scale.
+
+        An LSTM's are i, f, o, g; a GRU's r, z, what n reads, and what the state gives to n.
+        """
+        if self.lstm:
+            return [(0, True, True, 1.0), (1, True, True, 1.0), (3, True, True, 1.0), (2, True, True, 2.0)]
+        return [(0, True, True, 1.0), (1, True, True, 1.0), (2, True, False, 2.0), (2, False, True, 2.0)]
+
+    def _read(self, weights: dict[str, Tensor]) -> Tensor:
+        s = self.states
+        blocks = [(gate, scale) for gate, reads, _, scale in self._blocks() if reads]
+        return torch.cat([scale * weights["weight_ih_l0"][gate * s : (gate + 1) * s] for gate, scale in blocks])
+
+    def _wave(self, weights: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        s = self.states
+        weight = torch.zeros(self.depth, 4, s, self.depth, s)
+        bias = torch.zeros(self.depth, 4, s)
+        for layer in range(self.depth):
+            for block, (gate, reads, gives, scale) in enumerate(self._blocks()):
+                rows = slice(gate * s, (gate + 1) * s)
+                if reads:
+                    bias[layer, block] += scale * weights[f"bias_ih_l{layer}"][rows]
+                if reads and layer:
+                    weight[layer, block, :, layer - 1] = 2 * scale * weights[f"weight_ih_l{layer}"][rows]
+                if gives:
+                    bias[layer, block] += scale * weights[f"bias_hh_l{layer}"][rows]
+                    weight[layer, block, :, layer] = 2 * scale * weights[f"weight_hh_l{layer}"][rows]
+        return weight.view(4 * self.all, self.all), bias.view(-1, 1)
 
     def project(self, vectors: Tensor) -> Tensor:
-        """(words, dimensions) to (gates, words): what the first layer reads of each word, computed once."""
-        return torch.addmm(self.layers[0].read_bias, self.layers[0].read, vectors.t())
+        """(words, dimensions) to (first, words): what the first layer reads of each word, computed once."""
+        return self.read @ vectors.t()
 
     def start(self, n: int) -> Tensor:
-        """(layers, width, n) the state before the first word."""
-        return torch.zeros(self.depth, self.width, n, device=self.head_weight.device)
+        """(width, n) the state before the first word."""
+        return torch.zeros(self.width, n, device=self.device)
 
-    def forward(self, first: Tensor, plan: Plan, start: Tensor, keep_gates: bool = False) -> list[Trace]:
-        """Run all layers. `first` (gates, total) is the first layer's projected input, `start` (layers, width, n)."""
-        start = functional.pad(start, (0, plan.active[0] - start.shape[2]))
-        traces: list[Trace] = []
-        for number, layer in enumerate(self.layers):
-            if number:
-                first = torch.addmm(layer.read_bias, layer.read, traces[-1].state[: self.states])
-            traces.append(self._run(layer, first, plan, start[number], keep_gates))
-        return traces
+    def forward(
+        self,
+        read: Tensor,
+        plan: Plan,
+        start: Tensor,
+        behind: Tensor | None = None,
+        wanted: Wanted | None = None,
+        keep: bool = False,
+    ) -> Trace:
+        """Run the wave over projected words (first, total), side by side as the plan has them.
 
-    def _run(self, layer: _Layer, read: Tensor, plan: Plan, start: Tensor, keep_gates: bool) -> Trace:
-        state = torch.empty(self.width, plan.total, device=read.device)
-        rows = len(layer.read) if self.lstm else 2 * len(layer.read)
-        gates = torch.empty(rows, plan.total, device=read.device) if keep_gates else None
+        `behind` (n,) are the steps that each column has behind it, after which it had the state `start` (width, n).
+        """
+        n, size = start.shape[1], plan.active[0]
+        at = functional.pad(start, (0, size - n)).view(-1, self.depth, self.states, size).unbind()
+        h, c, flat = at[0], at[-1], at[0].reshape(self.all, size)
+        done = torch.zeros(size, dtype=torch.long, device=self.device)
+        done[:n] = 0 if behind is None else behind
+        trace = Trace(torch.empty(self.states, n, device=self.device), start[:, :0])
         step = self._lstm_step if self.lstm else self._gru_step
-        at = start
-        for active, offset in zip(plan.active, plan.offset, strict=True):
-            now = slice(offset, offset + active)
-            to = state[:, now]
-            squashed = step(layer, read[:, now], at[:, :active], to)
-            at = to
-            if gates is not None:
-                gates[:, now] = squashed
-        return Trace(start, state, gates)
+        picker = None if wanted is None else _Picker(wanted, len(plan.active))
+        frame: Frame | None = None
+        after = [*plan.running[1:], 0]
+        for number, (part, active) in enumerate(zip(torch.split(read, plan.active, dim=1), plan.active, strict=True)):
+            if active != size:
+                size = active
+                h, c, flat = h[:, :, :size], c[:, :, :size], flat[:, :size]
+                frame = None
+            if frame is None or keep:
+                frame = Frame(self.depth, self.states, self.first, size, self.device)
+            torch.addmm(self.bias, self.weight, flat, out=frame.gates)
+            frame.first.add_(part)
+            step(frame, h, c)
+            if keep:
+                frame.before = (h, c)
+                trace.frames.append(frame)
+            h, c, flat = frame.h, frame.c, frame.flat
+            if number < self.delay:
+                self._hold_back(frame, done[:size] + number)
+            if picker is not None:
+                picker.pick(number, (h, c) if self.lstm else (h,))
+            ending, running = after[number], plan.running[number]
+            if ending < running:
+                trace.last[:, ending:running] = h[-1, :, ending:running]
+        if picker is not None:
+            trace.states = picker.states(self.start(0))
+        return trace
 
-    def _lstm_step(self, layer: _Layer, read: Tensor, at: Tensor, to: Tensor) -> Tensor:
-        """One step from a state to the next; returns i, f, o and s, where the gate g is 2 s - 1. c is kept doubled."""
-        h = self.states
-        gates = torch.addmm(read, layer.hidden, at[:h]).sigmoid_()
-        i, f, o, s = gates.view(4, h, -1).unbind()
-        c = torch.mul(f, at[h:], out=to[h:])
-        c.addcmul_(i, s, value=4).sub_(i, alpha=2)
-        torch.addcmul(o.neg(), o, torch.sigmoid(c), value=2, out=to[:h])
-        return gates
+    def _hold_back(self, frame: Frame, steps: Tensor) -> None:
+        """Layers that the wave has not reached after so many steps (size,) stay at zero."""
+        for layer in range(1, self.depth):
+            reached = steps >= layer
+            frame.h[layer].mul_(reached)
+            frame.c[layer].mul_(reached)
 
-    def _gru_step(self, layer: _Layer, read: Tensor, at: Tensor, to: Tensor) -> Tensor:
-        """One step from a state to the next; returns r, z, n and what the state gave to each."""
-        h = self.states
-        given = torch.addmm(layer.hidden_bias, layer.hidden, at)
-        gates = (read[: 2 * h] + given[: 2 * h]).sigmoid_()
-        fresh = torch.addcmul(read[2 * h :], gates[:h], given[2 * h :]).sigmoid_().mul_(2).sub_(1)
-        torch.lerp(fresh, at, gates[h:], out=to)
-        return torch.cat([gates, fresh, given])
+    def _lstm_step(self, frame: Frame, h: Tensor, c: Tensor) -> None:  # noqa: ARG002 - h is in the gates
+        frame.gates.sigmoid_()
+        i, f, o, g = frame.parts
+        torch.sub(g, 0.5, out=frame.spare)
+        torch.mul(f, c, out=frame.c).addcmul_(i, frame.spare, value=4)
+        torch.sigmoid(frame.c, out=frame.squashed)
+        torch.sub(frame.squashed, 0.5, out=frame.centred)
+        torch.mul(o, frame.centred, out=frame.h)
 
-    def states_after(self, traces: list[Trace], places: Tensor) -> Tensor:
-        """(layers, width, n) the states at places (n,) of the steps side by side."""
-        return torch.stack([trace.state[:, places] for trace in traces])
+    def _gru_step(self, frame: Frame, h: Tensor, c: Tensor) -> None:  # noqa: ARG002 - there is no c
+        r, z, reads, gives = frame.parts
+        frame.blocks[:, :2].sigmoid_()
+        torch.addcmul(reads, r, gives, out=frame.squashed).sigmoid_()
+        torch.sub(frame.squashed, 0.5, out=frame.centred)
+        torch.lerp(frame.centred, h, z, out=frame.h)
 
-    def logits(self, state: Tensor) -> Tensor:
-        """(classes, n) from the last layer's states (width, n)."""
-        n = state.shape[1]
-        filled = functional.pad(state[: self.states], (0, -n % COLUMNS))
-        return torch.addmm(self.head_bias, self.head_weight, filled)[:, :n]
+    def logits(self, last: Tensor) -> Tensor:
+        """(classes, n) from the last layer's states (states, n)."""
+        n = last.shape[1]
+        return torch.addmm(self.head_bias, self.head_weight, functional.pad(last, (0, -n % COLUMNS)))[:, :n]
 
-    def backward(self, traces: list[Trace], plan: Plan, slope: Tensor) -> Tensor:
+    def backward(self, trace: Trace, plan: Plan, slope: Tensor) -> Tensor:
         """(dimensions, total) the gradient by every word's vector, from (classes, n) by the logits."""
-        given = torch.zeros(self.states, plan.total, device=slope.device)
         n = slope.shape[1]
-        given[:, plan.last] = (self.head_weight.t() @ functional.pad(slope, (0, -n % COLUMNS)))[:, :n]
-        for layer, trace in zip(reversed(self.layers), reversed(traces), strict=True):
-            back = self._lstm_back if self.lstm else self._gru_back
-            given = layer.read.t() @ back(layer, trace, plan, given)
-        return given
+        given = (self.head_weight.t() @ functional.pad(slope, (0, -n % COLUMNS)))[:, :n]
+        back = self._lstm_back if self.lstm else self._gru_back
+        slopes = slope.new_empty(self.first, plan.total)
+        by: Frame | None = None
+        entered = 0
+        for part, frame, running in zip(
+            reversed(torch.split(slopes, plan.active, dim=1)),
+            reversed(trace.frames),
+            reversed(plan.running),
+            strict=True,
+        ):
+            size = part.shape[1]
+            if by is None or by.size != size:
+                before, by = by, Frame(self.depth, self.states, self.first, size, self.device)
+                by.h.zero_()
+                by.c.zero_()
+                if before is not None:
+                    by.h[:, :, : before.size] = before.h
+                    by.c[:, :, : before.size] = before.c
+            if running > entered:
+                by.h[-1, :, entered:running] += given[:, entered:running]
+                entered = running
+            back(frame, by)
+            part.copy_(by.first)
+        return self.read.t() @ slopes
 
-    def _lstm_back(self, layer: _Layer, trace: Trace, plan: Plan, given: Tensor) -> Tensor:
-        """(gates, total) the gradient by the gates' inputs, from (states, total) by the layer's outputs."""
-        assert trace.gates is not None
-        h = self.states
-        c = trace.state[h:]
-        i, f, o, s = torch.split(trace.gates, h)
-        g = 2 * s - 1
-        squashed = torch.sigmoid(c).mul_(2).sub_(1)
-        by_c = o * (1 - squashed * squashed)  # of h by c
-        steep = torch.cat([i * (1 - i) * g, f * (1 - f) * plan.before(trace)[h:] / 2, (1 - g * g).mul_(i).mul_(0.5)])
-        steep_o = o * (1 - o) * squashed
-        slopes = torch.empty_like(trace.gates)
-        dh = dc = torch.zeros(h, 0, device=given.device)
-        transposed = layer.hidden.t().contiguous()
-        for active, offset in zip(reversed(plan.active), reversed(plan.offset), strict=True):
-            now = slice(offset, offset + active)
-            missing = active - dh.shape[1]
-            if missing:
-                dh, dc = (functional.pad(part, (0, missing)) for part in (dh, dc))
-            dh = dh + given[:, now]
-            dc = torch.addcmul(dc, dh, by_c[:, now])
-            gate = slopes[:, now]
-            torch.mul(dc, steep[:h, now], out=gate[:h])
-            torch.mul(dc, steep[h : 2 * h, now], out=gate[h : 2 * h])
-            torch.mul(dh, steep_o[:, now], out=gate[2 * h : 3 * h])
-            torch.mul(dc, steep[2 * h :, now], out=gate[3 * h :])
-            dc = dc * f[:, now]
-            dh = transposed @ gate
-        return slopes
+    def _lstm_back(self, frame: Frame, by: Frame) -> None:
+        """From the slopes by h and c after a step to those by its gates and by h and c before it, all in `by`."""
+        i, f, o, _ = frame.parts
+        by_i, by_f, by_o, by_g = by.parts
+        torch.mul(by.h, o, out=by.spare)
+        by.c.add_(sigmoid_slope(by.spare, frame.squashed, grad_input=by.squashed))
+        torch.mul(by.h, frame.centred, out=by_o)
+        torch.mul(by.c, frame.before[1], out=by_f)
+        torch.mul(by.c, 4, out=by.spare)
+        torch.mul(by.spare, frame.spare, out=by_i)
+        torch.mul(by.spare, i, out=by_g)
+        sigmoid_slope(by.gates, frame.gates, grad_input=by.gates)
+        torch.mm(self.transposed, by.gates, out=by.flat)
+        by.c.mul_(f)
 
-    def _gru_back(self, layer: _Layer, trace: Trace, plan: Plan, given: Tensor) -> Tensor:
-        assert trace.gates is not None
-        h = self.states
-        r, z, n, _, state_n = torch.split(trace.gates, [h, h, h, 2 * h, h])
-        by_n = (1 - n * n).mul_(1 - z).mul_(0.5)  # of the output by the doubled input of n
-        by_r = r * (1 - r) * state_n
-        by_z = z * (1 - z) * (plan.before(trace) - n)
-        slopes = torch.empty(3 * h, plan.total, device=given.device)
-        dh = torch.zeros(h, 0, device=given.device)
-        transposed = layer.hidden.t().contiguous()
-        for active, offset in zip(reversed(plan.active), reversed(plan.offset), strict=True):
-            now = slice(offset, offset + active)
-            missing = active - dh.shape[1]
-            if missing:
-                dh = functional.pad(dh, (0, missing))
-            dh = dh + given[:, now]
-            fresh = dh * by_n[:, now]
-            gate = torch.cat([fresh * by_r[:, now], dh * by_z[:, now], fresh])
-            slopes[:, now] = gate
-            gate[2 * h :].mul_(r[:, now])
-            dh = torch.addmm(dh * z[:, now], transposed, gate)
-        return slopes
+    def _gru_back(self, frame: Frame, by: Frame) -> None:
+        r, z, _, gives = frame.parts
+        by_r, by_z, by_reads, by_gives = by.parts
+        torch.sub(frame.before[0], frame.centred, out=by.spare)
+        torch.mul(by.h, by.spare, out=by_z)
+        torch.mul(by.h, z, out=by.centred)
+        torch.sub(by.h, by.centred, out=by.spare)
+        sigmoid_slope(by.spare, frame.squashed, grad_input=by_reads)
+        torch.mul(by_reads, gives, out=by_r)
+        torch.mul(by_reads, r, out=by_gives)
+        sigmoid_slope(by.blocks[:, :2], frame.blocks[:, :2], grad_input=by.blocks[:, :2])
+        torch.addmm(by.centred.view(self.all, -1), self.transposed, by.gates, out=by.flat)
+
+
+class _Picker:
+    """Collects wanted states on the way, so that the others need not be kept."""
+
+    def __init__(self, wanted: Wanted, steps: int) -> None:
+        self._order = wanted.step.argsort(stable=True)
+        counts = torch.bincount(wanted.step, minlength=steps).tolist()
+        self._columns = torch.split(wanted.column[self._order], counts)
+        self._found: list[Tensor] = []
+
+    def pick(self, number: int, parts: tuple[Tensor, ...]) -> None:
+        """Take from parts (depth, states, size) after a step."""
+        columns = self._columns[number]
+        if columns.shape[0]:
+            self._found.append(torch.cat([part.index_select(2, columns).flatten(0, 1) for part in parts]))
+
+    def states(self, nothing: Tensor) -> Tensor:
+        """(width, m) in the order in which they were wanted."""
+        found = torch.cat([nothing, *self._found], dim=1)
+        return found.index_select(1, self._order.argsort())

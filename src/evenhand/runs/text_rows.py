@@ -49,7 +49,7 @@ class TextPlan:
     similar: int = 100  # findings of each local phase whose similarity is measured
 
 
-QUICK_TEXT = TextPlan(seeds=40, dearest_seeds=20, steps=20, enough=100, enough_steps=0, similar=40)
+QUICK_TEXT = TextPlan(seeds=100, dearest_seeds=50, steps=20, enough=100, enough_steps=0, similar=40)
 
 
 class InterruptedRow(Exception):  # noqa: N818 - a wish, not an error

@@ -56,6 +56,10 @@ class TextSpace:
         self.swaps = tables.swaps  # (total,) the swaps of all sources, one after another
         self.first_swap = tables.first_swap  # (sources + 1,) where those of each source begin
         self.device = self.candidates.device
+        groups = torch.arange(int(self.group.max()) + 1, device=self.device)
+        members = self.group[:, :, None] == groups  # (sources, width, groups)
+        self.group_place = members.int().argmax(dim=1)  # (sources, groups) the first place of each group
+        self.one_place = bool((members.sum(dim=1) <= 1).all())  # a swap changes one unit, never several
         most = self.width if max_changes is None else max_changes
         self.most = torch.full((len(self.choices),), most, device=self.device)  # (sources,) words that may be changed
 
@@ -112,7 +116,7 @@ class TextSpace:
         of = torch.repeat_interleave(counts)
         begin = self.first_swap[x[:, SOURCE]] - (counts.cumsum(0) - counts)
         swap = self.swaps[begin[of] + torch.arange(len(of), device=self.device)]
-        own, others = model.outputs_from(self.inputs(x), of, *self._near(x[of], swap))
+        own, others = self._outputs(model, x, of, swap)
         width = int(swap.max()) + 1 if len(swap) else 1
         labels = own.labels[:, None].repeat(1, width)
         scores = own.scores[:, None].repeat(1, width, 1)
@@ -124,13 +128,18 @@ class TextSpace:
     def answers_of(self, model: TextClassifier, x: Tensor, number: Tensor) -> tuple[Outputs, Outputs]:
         """Samples and one variant of each, which share what comes before the first word that differs."""
         of = torch.arange(len(x), device=self.device)
-        return model.outputs_from(self.inputs(x), of, *self._near(x, number))
+        return self._outputs(model, x, of, number)
 
-    def _near(self, x: Tensor, swap: Tensor) -> tuple[Tensor, Tensor]:
-        """(n,) the first unit that a swap changes, and (n, 1 + width) the inputs with it."""
-        group, _ = self._parts(swap)
-        place = (self.group[x[:, SOURCE]] == group[:, None]).int().argmax(dim=1)
-        return place, self.inputs(self.with_combination(x, swap))
+    def _outputs(self, model: TextClassifier, x: Tensor, of: Tensor, swap: Tensor) -> tuple[Outputs, Outputs]:
+        """What the model says about samples x and about x[of] with swaps (m,)."""
+        group, value = self._parts(swap)
+        source = x[:, SOURCE][of]
+        place = self.group_place[source, group]
+        if self.one_place:
+            own = self.candidates[source, place, 0]
+            unit = torch.where(swap > 0, self.terms[self.term[source, place], value], own)
+            return model.outputs_replacing(self.inputs(x), of, place, unit)
+        return model.outputs_from(self.inputs(x), of, place, self.inputs(self.with_combination(x[of], swap)))
 
     def freedom(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(n, width) 1 for units that may move, (n,) the last of them. At the limit only changed ones may."""

@@ -1,5 +1,7 @@
 """Walks that step together: where each stands, its gradients and its random numbers."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Generic
 
 import torch
@@ -33,29 +35,36 @@ class Walk(Generic[SpaceT, ModelT]):
         self.memory: dict[str, Tensor] = {}  # what a method remembers for each walk, (n, …) each
         self._draws = draws
         self._gradient: Tensor | None = None  # (n, 2, …) of x and of its pair
+        self._what = ""  # the gradient of what
         self._moved: Tensor | None = None  # (n,) which walks have moved since it was computed; None: none
 
     def gradients(self, of: GradientOf = "loss", refresh: bool = True) -> tuple[Tensor, Tensor]:
-        """(n, …) each: the gradients of x and of its pair x', both at x's label, in one backward pass.
+        """(n, …) each: the gradients of x and of its pair x', both at x's label, in one backward pass."""
+        return self.remembered(of, partial(self.model.gradients, of=of), refresh)
 
-        Only walks that have moved are computed again, and with `refresh` off not even those.
+    def remembered(
+        self, what: str, ask: Callable[[Tensor, Tensor], Tensor], refresh: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """(n, …) each: what the model, asked for `what`, says of the inputs of x and of its pair x' at x's label.
+
+        Only walks that have moved are asked about again, and with `refresh` off not even those.
         """
-        if self._gradient is None:
-            self._gradient = self._gradients(self.x, self.label, self.pair, of)
+        if self._gradient is None or what != self._what:
+            self._gradient, self._what = self._of_pairs(ask, self.x, self.label, self.pair), what
         elif refresh and self._moved is not None:
             moved = self._moved.nonzero().squeeze(1)
             if moved.shape[0]:
-                x, label, pair = (field.index_select(0, moved) for field in (self.x, self.label, self.pair))
-                self._gradient.index_copy_(0, moved, self._gradients(x, label, pair, of))
+                at = (field.index_select(0, moved) for field in (self.x, self.label, self.pair))
+                self._gradient.index_copy_(0, moved, self._of_pairs(ask, *at))
         if refresh:
             self._moved = None
         return self._gradient[:, 0], self._gradient[:, 1]
 
-    def _gradients(self, x: Tensor, label: Tensor, pair: Tensor, of: GradientOf) -> Tensor:
+    def _of_pairs(self, ask: Callable[[Tensor, Tensor], Tensor], x: Tensor, label: Tensor, pair: Tensor) -> Tensor:
         both = torch.stack([x, self.space.with_combination(x, pair)], dim=1)
         inputs = self.space.inputs(both.view(-1, x.shape[1]))
-        gradient = self.model.gradients(inputs, label.repeat_interleave(2), of)
-        return gradient.view(len(x), 2, *gradient.shape[1:])
+        answer = ask(inputs, label.repeat_interleave(2))
+        return answer.view(len(x), 2, *answer.shape[1:])
 
     def uniform(self, which: int) -> Tensor:
         """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
