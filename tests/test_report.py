@@ -18,7 +18,7 @@ from evenhand.data.schema import Schema
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks
 from evenhand.report.page import flip_matrix, origin, pair_rows, write_report
-from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, favourable_code, read_statistics
+from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, read_statistics
 from evenhand.report.text import command_line, percent
 from evenhand.runs.audit import FINDINGS, REPORT, Audit
 from evenhand.runs.config import AuditConfig
@@ -346,8 +346,8 @@ def test_origin_tells_changes_and_values_outside_the_domain(unsafe: Audit) -> No
 
 
 def test_favourable_label_is_the_named_one_or_the_last(found: Audit, unsafe: Audit) -> None:
-    assert favourable_code(found.data.schema) == 1
-    assert favourable_code(unsafe.data.schema) == 2
+    assert found.data.schema.label.favourable_code == 1
+    assert unsafe.data.schema.label.favourable_code == 2
 
 
 def test_command_line_has_what_differs_from_the_defaults() -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "Corpus",
     "Dataset",
     "EvenhandError",
+    "Measurement",
     "Schema",
     "TextAudit",
     "__version__",
@@ -18,6 +19,8 @@ __all__ = [
     "audit_text",
     "load_corpus",
     "load_dataset",
+    "measure_table",
+    "measure_text",
 ]
 
 if TYPE_CHECKING:
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
     from evenhand.data.schema import Schema
     from evenhand.errors import EvenhandError
     from evenhand.runs.audit import Audit, audit
+    from evenhand.runs.measure import Measurement, measure_table
     from evenhand.runs.text_audit import TextAudit, audit_text
+    from evenhand.runs.text_measure import measure_text
     from evenhand.text.corpus import Corpus, load_corpus
 
 _HOMES = {
@@ -33,12 +38,15 @@ _HOMES = {
     "Corpus": "evenhand.text.corpus",
     "Dataset": "evenhand.data.dataset",
     "EvenhandError": "evenhand.errors",
+    "Measurement": "evenhand.runs.measure",
     "Schema": "evenhand.data.schema",
     "TextAudit": "evenhand.runs.text_audit",
     "audit": "evenhand.runs.audit",
     "audit_text": "evenhand.runs.text_audit",
     "load_corpus": "evenhand.text.corpus",
     "load_dataset": "evenhand.data.dataset",
+    "measure_table": "evenhand.runs.measure",
+    "measure_text": "evenhand.runs.text_measure",
 }
 
 

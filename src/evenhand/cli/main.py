@@ -9,6 +9,8 @@ import evenhand
 from evenhand.cli.audit import audit
 from evenhand.cli.compare import compare
 from evenhand.cli.data import data_app
+from evenhand.cli.measure import measure
+from evenhand.cli.repair import repair
 from evenhand.cli.report import report
 from evenhand.cli.reproduce import reproduce_app
 from evenhand.cli.train import train
@@ -22,6 +24,8 @@ app = typer.Typer(
 )
 app.command()(audit)
 app.command()(compare)
+app.command()(measure)
+app.command()(repair)
 app.command()(train)
 app.command()(report)
 app.add_typer(data_app, name="data")

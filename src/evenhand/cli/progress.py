@@ -15,15 +15,15 @@ SECONDS_BETWEEN_LINES = 5.0
 SECONDS_BETWEEN_UPDATES = 0.1
 
 
-class ProgressDisplay:
-    """Shows how far a search is, on standard error, so that results can be piped."""
+class LineDisplay:
+    """One line on standard error, so that results can be piped: live on a terminal, now and then in a log."""
 
     def __init__(self, title: str, quiet: bool = False) -> None:
         self._title = title
         self._quiet = quiet
         self._live = None
         self._last = 0.0
-        self._phase = self._method = ""
+        self._part = ""
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -40,22 +40,16 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.stop()
 
-    def of_method(self, method: str, progress: "Progress") -> None:
-        """Show where one of several methods stands."""
-        if method != self._method:
-            self._method, self._phase = method, ""
-        self(progress)
-
-    def __call__(self, progress: "Progress") -> None:
-        """Show where the search stands, not too often; the start of a phase always."""
-        if self._quiet:
-            return
+    def _due(self, part: str) -> bool:
+        """Whether to show something now: not too often, but the start of a part always."""
         now = time.monotonic()
         pause = SECONDS_BETWEEN_LINES if self._live is None else SECONDS_BETWEEN_UPDATES
-        if progress.phase == self._phase and now - self._last < pause:
-            return
-        self._phase, self._last = progress.phase, now
-        line = describe(self._title + (f" {self._method}" if self._method else ""), progress)
+        if self._quiet or (part == self._part and now - self._last < pause):
+            return False
+        self._part, self._last = part, now
+        return True
+
+    def _show(self, line: str) -> None:
         if self._live is None:
             print(line, file=sys.stderr, flush=True)
         else:
@@ -63,6 +57,41 @@ class ProgressDisplay:
 
             self._live.start()  # only now: before a search, downloads may have a bar of their own
             self._live.update(Text(line))
+
+
+class ProgressDisplay(LineDisplay):
+    """Shows how far a search is."""
+
+    _method = ""
+
+    def of_method(self, method: str, progress: "Progress") -> None:
+        """Show where one of several methods stands."""
+        if method != self._method:
+            self._method, self._part = method, ""
+        self(progress)
+
+    def __call__(self, progress: "Progress") -> None:
+        """Show where the search stands."""
+        if self._due(progress.phase):
+            self._show(describe(self._title + (f" {self._method}" if self._method else ""), progress))
+
+
+class CountDisplay(LineDisplay):
+    """Shows how much of a part of some work is done."""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """So many of so many."""
+        if self._due(what):
+            self._show(f"{self._title}  {what}: {done:,} of {total:,}")
+
+
+class StepDisplay(LineDisplay):
+    """Shows what is being made, and which share of it is done."""
+
+    def __call__(self, what: str, share: float) -> None:
+        """A part of the work and how far it is."""
+        if self._due(what):
+            self._show(f"{self._title}  {what}: {share:.0%}")
 
 
 class DownloadDisplay:

@@ -35,6 +35,11 @@ class Label(BaseModel):
             raise ValueError(f"label.favourable is '{self.favourable}', which is not in label.values")
         return self
 
+    @property
+    def favourable_code(self) -> int:
+        """The favourable class, or the last one where the schema names none."""
+        return len(self.values) - 1 if self.favourable is None else self.values.index(self.favourable)
+
     def text(self, code: int) -> str:
         """The class in words."""
         return (self.words or self.values)[code]

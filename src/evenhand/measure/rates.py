@@ -1,13 +1,13 @@
 """Rates with honest intervals: how often a population holds discriminatory samples."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
+from torch import Tensor
 
 from evenhand.data.dataset import Dataset
 from evenhand.models.classifier import Classifier
@@ -17,15 +17,23 @@ from evenhand.search.space import TableSpace
 ROWS_AT_A_TIME = 1_000_000
 MOST_ROWS = 25_000_000  # model rows; where a check of all people would take more, a random part of them is checked
 
+Part = Literal["all", "train", "held_out"]
+PART_WORDS = {"all": "", "train": "training ", "held_out": "held-out "}
+
 
 @dataclass(frozen=True)
 class Rate:
-    """A share in a stated population, with its exact (Clopper-Pearson) interval."""
+    """A share in a stated population, with its exact (Clopper-Pearson) interval.
+
+    `error` is how often this interval may miss. It is less than 1 - confidence where several intervals were made and
+    any of them could have been reported: what they may miss together is then 1 - confidence.
+    """
 
     population: str
     discriminatory: int
     samples: int
     confidence: float = 0.95
+    error: float | None = None  # None: 1 - confidence
 
     @property
     def share(self) -> float:
@@ -35,18 +43,26 @@ class Rate:
     @property
     def interval(self) -> tuple[float, float]:
         """Where the population's own share lies, at the stated confidence, if the samples were drawn at random."""
-        return clopper_pearson(self.discriminatory, self.samples, self.confidence)
+        own = self.confidence if self.error is None else 1 - self.error
+        return clopper_pearson(self.discriminatory, self.samples, own)
+
+    @property
+    def half_width(self) -> float:
+        """Half the length of the interval, whose middle need not be the share."""
+        low, high = self.interval
+        return (high - low) / 2
 
     def as_dict(self) -> dict[str, Any]:
         """The rate for a summary file."""
-        return asdict(self) | {"rate": self.share, "interval": list(self.interval)}
+        fields = {name: value for name, value in asdict(self).items() if value is not None}
+        return fields | {"rate": self.share, "interval": list(self.interval)}
 
 
-def clopper_pearson(hits: int, samples: int, confidence: float) -> tuple[float, float]:
+def clopper_pearson(hits: float, samples: int, confidence: float) -> tuple[float, float]:
     """The exact interval of a binomial proportion; it covers the truth at least as often as it says."""
     tail = (1 - confidence) / 2
-    low = 0.0 if hits == 0 else float(stats.beta.ppf(tail, hits, samples - hits + 1))
-    high = 1.0 if hits == samples else float(stats.beta.ppf(1 - tail, hits + 1, samples - hits))
+    low = 0.0 if hits == 0 else float(special.betaincinv(hits, samples - hits + 1, tail))
+    high = 1.0 if hits == samples else float(special.betaincinv(hits + 1, samples - hits, 1 - tail))
     return low, high
 
 
@@ -64,25 +80,59 @@ def discriminatory_rows(
     All rows, in a random order; where they have too many variants, or when interrupted, the first of these, which are
     a random part. There is at least one batch.
     """
-    order = np.random.default_rng(seed).permutation(len(data.codes))[: max(1000, MOST_ROWS // space.variant_count)]
+    hits = [
+        check(model, space, x).hit.cpu().numpy()
+        for _, x in row_batches(space, data, seed=seed, interrupted=interrupted, on_done=on_done)
+    ]
+    found = np.concatenate(hits)
+    return rows_to_check(space, data, seed)[: len(found)], found
+
+
+def row_batches(
+    space: TableSpace,
+    data: Dataset,
+    *,
+    seed: int = 0,
+    interrupted: Callable[[], bool] = lambda: False,
+    on_done: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
+    """Batches of rows to check: their numbers, and the samples that they are in the domain. At least one batch."""
+    order = rows_to_check(space, data, seed)
     size = max(1, ROWS_AT_A_TIME // space.variant_count)
-    hits: list[NDArray[np.bool_]] = []
     for start in range(0, len(order), size):
-        x = torch.tensor(data.clipped[order[start : start + size]], dtype=torch.float32, device=model.device)
-        hits.append(check(model, space, x).hit.cpu().numpy())
+        rows = order[start : start + size]
+        yield rows, space.samples(data.clipped[rows])
         on_done(min(start + size, len(order)), len(order))
         if interrupted():
-            break
-    found = np.concatenate(hits)
-    return order[: len(found)], found
+            return
 
 
-def data_rates(data: Dataset, rows: NDArray[np.int64], hit: NDArray[np.bool_]) -> dict[str, Rate]:
-    """How many people of the data itself are treated differently: all rows, and the held-out ones."""
-    which = "all" if len(rows) == len(data.codes) else "a random part of the"
-    held_out = ~data.train[rows]
-    rates = {"all": Rate(f"{which} rows of {data.name}", int(hit.sum()), len(rows))}
-    if held_out.any():
-        words = f"{'' if which == 'all' else f'{which} '}held-out rows of {data.name}"
-        rates["held_out"] = Rate(words, int(hit[held_out].sum()), int(held_out.sum()))
+def rows_to_check(space: TableSpace, data: Dataset, seed: int) -> NDArray[np.int64]:
+    """All rows in a random order; where they have too many variants, the first of these."""
+    most = max(1000, MOST_ROWS // space.variant_count)
+    return np.random.default_rng(seed).permutation(len(data.codes))[:most]
+
+
+def data_rates(
+    data: Dataset,
+    rows: NDArray[np.int64],
+    hit: NDArray[np.bool_],
+    parts: Sequence[Part] = ("all", "held_out"),
+    confidence: float = 0.95,
+) -> dict[str, Rate]:
+    """How many people of the data itself are treated differently, by part; a part without rows is left out."""
+    which = "" if len(rows) == len(data.codes) else "a random part of the "
+    rates: dict[str, Rate] = {}
+    for part in parts:
+        there = part_of(data, rows, part)
+        words = f"{which or ('all ' if part == 'all' else '')}{PART_WORDS[part]}rows of {data.name}"
+        if there.any():
+            rates[part] = Rate(words, int(hit[there].sum()), int(there.sum()), confidence)
     return rates
+
+
+def part_of(data: Dataset, rows: NDArray[np.int64], part: str) -> NDArray[np.bool_]:
+    """(n,) which of the rows belong to a part of the data."""
+    if part == "all":
+        return np.ones(len(rows), dtype=bool)
+    return data.train[rows] if part == "train" else ~data.train[rows]

@@ -1,4 +1,4 @@
-"""Getting a module: a built-in network, a file of `evenhand train`, or a function of the user's own."""
+"""Getting a module: a built-in network, a file of `evenhand train` or `repair`, or a function of the user's own."""
 
 import importlib
 import sys
@@ -9,6 +9,9 @@ from torch import nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
+from evenhand.files import read_json
+from evenhand.models.averaged import FORMAT as AVERAGED
+from evenhand.models.averaged import load_averaged
 from evenhand.models.network import load_network, network_files
 
 BUILTIN = Path(str(resources.files("evenhand.models") / "builtin"))
@@ -41,7 +44,9 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
     weights_file, description_file = network_files(path)
     if not weights_file.is_file():
         raise EvenhandError(f"There is no file {weights_file}.")
-    network, description = load_network(path)
+    averaged = read_json(description_file).get("format") == AVERAGED
+    network: nn.Module
+    network, description = load_averaged(path, _call_factory) if averaged else load_network(path)
     for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
         if description.get(key) != expected:
             raise EvenhandError(

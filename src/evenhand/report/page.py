@@ -21,7 +21,6 @@ from evenhand.report.statistics import (
     Flips,
     Spread,
     Statistics,
-    favourable_code,
 )
 from evenhand.report.text import STOPPED, budget_text, command_line, counted, joined, percent
 
@@ -108,7 +107,7 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         schema=schema,
         protected=joined(titles),
         several=len(protected) > 1,
-        goal=schema.label.text(favourable_code(schema)),
+        goal=schema.label.text(schema.label.favourable_code),
         goal_is_favourable=schema.label.favourable is not None,
         budget=budget_text(summary),
         method_about=METHODS[summary["config"]["method"]].about,
@@ -246,7 +245,7 @@ def card(example: Example, data: Dataset, protected: list[int]) -> Card:
     schema = data.schema
     free = [index for index in range(len(schema.attributes)) if index not in protected]
     # With two classes both members are scored for the same class in every card, so that cards compare.
-    scored = favourable_code(schema) if len(schema.label.values) == 2 else example.label
+    scored = schema.label.favourable_code if len(schema.label.values) == 2 else example.label
     turned = scored != example.label
     scores = [1 - score if turned else score for score in (example.score, example.witness_score)]
     members = [("Sample", example.sample, example.label), ("Witness", example.witness, example.witness_label)]

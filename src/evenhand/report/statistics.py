@@ -86,12 +86,6 @@ class Statistics:
     examples: list[Example]  # people of the data first, then generated samples; the clearest first, one per seed
 
 
-def favourable_code(schema: Schema) -> int:
-    """The favourable class, or the last one where the schema names none."""
-    label = schema.label
-    return len(label.values) - 1 if label.favourable is None else label.values.index(label.favourable)
-
-
 def read_statistics(path: Path, data: Dataset, protected: list[str]) -> Statistics:
     """The statistics of a file of findings."""
     indices = data.schema.protected_indices(protected)
@@ -167,7 +161,7 @@ class _FlipCounter:
         self._protected = protected
         self._lower = schema.lower[protected]
         self._sizes = [schema.attributes[index].size for index in protected]
-        self._favourable = favourable_code(schema)
+        self._favourable = schema.label.favourable_code
         self._pairs: Counter[tuple[int, int]] = Counter()
         self._changed: Counter[tuple[bool, ...]] = Counter()
         self._neither = 0

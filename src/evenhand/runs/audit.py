@@ -23,7 +23,7 @@ from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.rates import Rate, data_rates, discriminatory_rows
 from evenhand.methods.registry import check_needs, make_method
-from evenhand.models.classifier import Classifier, Model
+from evenhand.models.classifier import Classifier, Model, OutputForm
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
@@ -118,7 +118,7 @@ def audit(
         dataset = data if isinstance(data, Dataset) else load_dataset(data)
         names = protected.split(",") if isinstance(protected, str) else protected
         config = AuditConfig.checked(
-            dataset=dataset.name if isinstance(data, Dataset) else _lasting_name(data),
+            dataset=dataset.name if isinstance(data, Dataset) else lasting_name(data),
             protected=[name.strip() for name in names] if names else dataset.schema.protected,
             model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
             **settings,
@@ -126,7 +126,7 @@ def audit(
         device = choose_device(config.device)
         method = make_method(config.method, config.settings)
         space = TableSpace(dataset.schema, config.protected, device)
-        classifier, model_name = _classifier(dataset, model, config, device)
+        classifier, model_name = classifier_of(dataset, model, device, config.output, config.chunk_rows)
         check_needs([config.method], classifier, torch.tensor(dataset.clipped[:2], dtype=torch.float32, device=device))
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
         summary = _run(config, dataset, space, classifier, method, folder, stages, on_progress, interrupted)
@@ -142,21 +142,23 @@ def audit(
     return result
 
 
-def _lasting_name(data: str) -> str:
+def lasting_name(data: str) -> str:
     """A schema file's full path, so that the report can be written again from another folder."""
     return str(Path(data).resolve()) if data.endswith(".toml") else data
 
 
-def _classifier(
-    data: Dataset, model: str | nn.Module | None, config: AuditConfig, device: torch.device
+def classifier_of(
+    data: Dataset,
+    model: str | nn.Module | None,
+    device: torch.device,
+    output: OutputForm = "auto",
+    chunk_rows: int | None = None,
 ) -> tuple[Classifier, str]:
+    """The model to ask, tried on rows of the data, and its name."""
     module, name = (model, type(model).__name__) if isinstance(model, nn.Module) else load_module(data, model)
     sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
     classes = len(data.schema.label.values)
-    classifier = classifier_for(
-        module, sample, classes=classes, device=device, output=config.output, chunk_rows=config.chunk_rows
-    )
-    return classifier, name
+    return classifier_for(module, sample, classes=classes, device=device, output=output, chunk_rows=chunk_rows), name
 
 
 def _run(

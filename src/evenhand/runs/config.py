@@ -17,10 +17,27 @@ OPTION_NAMES = {"protected": "protected attributes"}
 EncoderName = Literal["auto", "use", "minilm", "none"]
 
 
-class SearchConfig(BaseModel):
-    """The settings that audits of tables and of texts share. The defaults are the paper's budget."""
+class Checked(BaseModel):
+    """Settings whose errors are for people."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def checked(cls, **settings: Any) -> Self:
+        """The configuration, or an error that names the setting and what is wrong with it."""
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            raise EvenhandError(
+                f"The setting '{OPTION_NAMES.get(name, name.replace('_', '-'))}' is {first['input']!r}: "
+                f"{first['msg'][0].lower()}{first['msg'][1:]}."
+            ) from error
+
+
+class SearchConfig(Checked):
+    """The settings that audits of tables and of texts share. The defaults are the paper's budget."""
 
     dataset: str
     protected: list[str] = Field(min_length=1)
@@ -41,19 +58,6 @@ class SearchConfig(BaseModel):
     def limits(self) -> Limits:
         """What a search may do."""
         return Limits(self.iterations, self.steps, self.max_seconds, self.max_findings, self.max_rows)
-
-    @classmethod
-    def checked(cls, **settings: Any) -> Self:
-        """The configuration, or an error that names the setting and what is wrong with it."""
-        try:
-            return cls(**settings)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
-            raise EvenhandError(
-                f"The setting '{OPTION_NAMES.get(name, name.replace('_', '-'))}' is {first['input']!r}: "
-                f"{first['msg'][0].lower()}{first['msg'][1:]}."
-            ) from error
 
 
 class AuditConfig(SearchConfig):

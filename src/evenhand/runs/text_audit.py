@@ -109,11 +109,11 @@ def audit_text(
     stages = Stages()
     names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
     with stages.timed("load"):
-        name = data.name if isinstance(data, Corpus) else _lasting_name(data)
-        config = TextAuditConfig.checked(dataset=name, protected=names, **_with_lasting_names(settings))
+        name = data.name if isinstance(data, Corpus) else lasting_name(data)
+        config = TextAuditConfig.checked(dataset=name, protected=names, **with_lasting_names(settings))
         method = make_text_method(config.method, config.settings)
         encoder_name = _encoder_name(config)
-        setting = _setting(config, data if isinstance(data, Corpus) else None, on_download)
+        setting = load_setting(config, data if isinstance(data, Corpus) else None, on_download)
         encoder = load_encoder(encoder_name, partial(on_download, "sentence encoder")) if encoder_name else None
         seeds = setting.seeds(config)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted, one_thread(setting.device):
@@ -160,12 +160,12 @@ def _run(
     return summary
 
 
-def _lasting_name(data: str) -> str:
+def lasting_name(data: str) -> str:
     """A file's full path, so that the audit can be repeated from another folder."""
     return str(Path(data).resolve()) if Path(data).suffix.lower() in SUFFIXES else data
 
 
-def _with_lasting_names(settings: dict[str, Any]) -> dict[str, Any]:
+def with_lasting_names(settings: dict[str, Any]) -> dict[str, Any]:
     """The same settings, files under their full paths."""
     files = {name: settings[name] for name in ("lexicon", "vectors", "model") if settings.get(name) is not None}
     return settings | {name: str(Path(file).resolve()) for name, file in files.items() if Path(str(file)).exists()}
@@ -237,7 +237,8 @@ def _hits(still: TextSearchWorld, x: Tensor, on_progress: Callable[[Progress], N
     return torch.cat(hits)
 
 
-def _setting(config: TextAuditConfig, corpus: Corpus | None, on_download: Download) -> Setting:
+def load_setting(config: TextAuditConfig, corpus: Corpus | None, on_download: Download) -> Setting:
+    """Corpus, lexicon, word vectors and model, as asked for."""
     lexicon = load_lexicon(config.lexicon)
     words = lexicon.attribute(config.protected[0])
     device = choose_device(config.device)

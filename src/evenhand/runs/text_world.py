@@ -73,10 +73,14 @@ class Mentions:
 
     def _marked(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, Marked]]:
         for row in rows.tolist():
-            tokens = tokenize(self.corpus.text(row))
-            mentions = [m for m in self.words.mentions(tokens, self.ambiguous) if m.end <= self.most_tokens]
-            if any(self._has_variant(mention) for mention in mentions):
-                yield row, Marked(tokens, mentions)
+            if (text := self.marked(self.corpus.text(row))) is not None:
+                yield row, text
+
+    def marked(self, text: str) -> Marked | None:
+        """A text with its mentions; None where none of them can be changed."""
+        tokens = tokenize(text)
+        mentions = [m for m in self.words.mentions(tokens, self.ambiguous) if m.end <= self.most_tokens]
+        return Marked(tokens, mentions) if any(self._has_variant(mention) for mention in mentions) else None
 
     def _has_variant(self, mention: Mention) -> bool:
         others = (value for value in range(len(self.words.values)) if value != mention.value)

@@ -10,12 +10,14 @@ from evenhand.data.dataset import Dataset
 CLUSTERS = 4
 
 
-def choose_seeds(data: Dataset, count: int, seed: int, clusters: int = CLUSTERS) -> NDArray[np.int64]:
-    """Up to `count` training rows, round-robin over K-means clusters, shuffled by the run's seed.
+def choose_seeds(
+    data: Dataset, count: int, seed: int, clusters: int = CLUSTERS, train: bool = True
+) -> NDArray[np.int64]:
+    """Up to `count` training rows (or held-out ones), round-robin over K-means clusters, shuffled by the run's seed.
 
     Clusters are made on clipped attributes scaled to [0, 1]: on raw codes the code for a missing value would decide.
     """
-    rows = np.flatnonzero(data.train)
+    rows = np.flatnonzero(data.train == train)
     span = np.maximum(data.schema.upper - data.schema.lower, 1)
     scaled = (data.clipped[rows] - data.schema.lower) / span
     rng = np.random.default_rng(seed)

@@ -1,0 +1,129 @@
+"""`evenhand repair`: a model whose labels depend less on protected attributes, and what that costs."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evenhand.cli import text as text_options
+from evenhand.cli.audit import one_data
+from evenhand.cli.folders import free_folder
+from evenhand.cli.options import AnyData, DataOption, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.progress import StepDisplay
+
+UNMET = 1  # the exit code where no repair keeps to --choose
+
+
+def repair(
+    data: AnyData = None,
+    data_option: DataOption = None,
+    protected: Protected = None,
+    by: Annotated[
+        str,
+        typer.Option(help="augment, certified, pairing, average, blind; several with commas between; or all."),
+    ] = "blind",
+    model: Model = None,
+    share: Annotated[float, typer.Option(help="augment: the share of the findings to learn from.")] = 0.05,
+    vote: Annotated[
+        str, typer.Option(help="augment: who labels findings; models (five retrained ones) or own (the model itself).")
+    ] = "models",
+    repeats: Annotated[int, typer.Option(help="Networks trained for each repair; the best is kept.")] = 5,
+    strength: Annotated[
+        float | None, typer.Option(help="pairing, certified: the weight of the penalty.", show_default="by repair")
+    ] = None,
+    choose: Annotated[
+        str | None,
+        typer.Option(help="Keep the repair with the lowest rate among those with, say, accuracy_loss<=0.005."),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="How findings are searched.", show_default="adf; adf-asc for texts")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Rows to start searches from.", show_default="1000")] = None,
+    steps: Annotated[int | None, typer.Option(help="Local steps of searches.", show_default="1000")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the training rows.", show_default="15")] = None,
+    half_width: Annotated[float | None, typer.Option(help="Precision of the rates.", show_default="0.001")] = None,
+    confidence: Annotated[float, typer.Option(help="Of all intervals.")] = 0.95,
+    network: text_options.Network = None,
+    lexicon: text_options.LexiconName = None,
+    text: text_options.Text = None,
+    label: text_options.Label = None,
+    split: text_options.Split = None,
+    vectors: text_options.Vectors = None,
+    seed: Seed = 0,
+    out: Out = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Make a model whose labels depend less, or not at all, on protected attributes; say what it costs.
+
+    Learns from the training split only and is judged on held-out data. Writes model.safetensors and model.json (for
+    --model), report.html and summary.json. Exit code 1 where no repair keeps to --choose.
+
+    Examples:
+      evenhand repair census --protected sex --by average
+
+      evenhand repair census -p sex --by augment --share 0.05 --repeats 5
+
+      evenhand repair census -p age --by all --choose "accuracy_loss<=0.005"
+    """
+    from evenhand.runs.text_audit import is_text
+
+    data = one_data(data, data_option)
+    settings: dict[str, Any] = {
+        "model": model, "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
+        "method": method, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
+        "confidence": confidence, "seed": seed,
+    }  # fmt: skip
+    for_texts = {
+        "network": network, "lexicon": lexicon, "text": text, "label": label, "split": split, "vectors": vectors,
+    }  # fmt: skip
+    texts = is_text(data, text)
+    if not texts:
+        text_options.check_table(data, for_texts)
+    given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
+    folder = out or free_folder("-".join([Path(data).stem, *(protected or "all").split(","), "repair"]))
+    with StepDisplay(f"{Path(data).stem}, repair", quiet=quiet) as display:
+        summary = _run(texts, data, protected, by, folder, display, given)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), **summary}, indent=2, ensure_ascii=False))
+    elif not quiet:
+        _print(summary, folder)
+    if summary["chosen"] is None:
+        typer.echo(f"error: no repair keeps to {choose}; {folder / 'report.html'} shows all of them", err=True)
+        raise typer.Exit(UNMET)
+
+
+def _run(
+    texts: bool, data: str, protected: str | None, by: str, folder: Path, display: StepDisplay, given: dict[str, Any]
+) -> dict[str, Any]:
+    from evenhand.runs.repair import repair as repair_table
+
+    return repair_table(data, protected, by, out=folder, on_step=display, **given).summary
+
+
+def _print(summary: dict[str, Any], folder: Path) -> None:
+    """All models in a table, then the result in sentences."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from evenhand.report.repair_page import sentences
+    from evenhand.report.text import percent
+
+    console = Console(highlight=False)
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    shown.add_column("")
+    for heading in ("accuracy", "rate", "findings left", "proved"):
+        shown.add_column(heading, justify="right")
+    for row in summary["rows"]:
+        rates = [row[name] for name in ("uniform", "remaining", "certified")]
+        cells = ["–" if rate is None else percent(rate["rate"], 2) for rate in rates]
+        accuracy = "–" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
+        style = "bold" if row["name"] == summary["chosen"] else ""
+        shown.add_row(Text(row["name"], style=style), accuracy, *cells)
+    console.print(shown)
+    for sentence in sentences(summary):
+        console.print(Text(f"- {sentence}"))
+    if summary["chosen"] is not None:
+        typer.echo(f"\nmodel:  {folder / 'model.safetensors'}\nreport: {folder / 'report.html'}")

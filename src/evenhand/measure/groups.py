@@ -1,0 +1,99 @@
+"""Group figures beside the individual ones, by fairlearn's metrics: who is selected how often, and by which error."""
+
+import importlib.util
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evenhand.data.dataset import Dataset
+from evenhand.models.classifier import Classifier
+
+NOT_INSTALLED = 'Group figures need fairlearn: pip install "evenhand[groups]"'
+
+
+@dataclass(frozen=True)
+class Group:
+    """People with one value of a protected attribute."""
+
+    value: str
+    people: int
+    selection_rate: float  # the share that the model gives the favourable label
+    true_positive_rate: float | None  # the same among those who have it in the data; None where nobody has
+
+
+@dataclass(frozen=True)
+class GroupFigures:
+    """How the model treats the groups of one protected attribute, on rows of the data as they are."""
+
+    attribute: str
+    population: str
+    groups: list[Group]
+    demographic_parity_difference: float  # largest minus smallest selection rate
+    equal_opportunity_difference: float | None  # largest minus smallest true positive rate
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a summary file."""
+        return asdict(self)
+
+
+def fairlearn_is_there() -> bool:
+    """Whether the optional extra is installed."""
+    return importlib.util.find_spec("fairlearn") is not None
+
+
+def group_figures(model: Classifier, data: Dataset, protected: list[str]) -> list[GroupFigures]:
+    """Figures for each protected attribute on the held-out rows, or on all rows where none are held out.
+
+    These rows are not clipped into the domain: a person whose value is missing is what the model sees of them.
+    """
+    rows = ~data.train if not data.train.all() else data.train
+    which = "all" if data.train.all() else "held-out"
+    favourable = data.schema.label.favourable_code
+    codes = data.codes[rows]
+    labels = model.outputs(torch.tensor(codes, dtype=torch.float32, device=model.device)).labels.cpu().numpy()
+    actual, given = ((of == favourable).astype(np.int64) for of in (data.labels[rows], labels))
+    return [
+        _figures(data, index, f"{which} rows of {data.name}", codes[:, index], actual, given)
+        for index in data.schema.protected_indices(protected)
+    ]
+
+
+def _figures(
+    data: Dataset,
+    index: int,
+    population: str,
+    codes: NDArray[np.int32],
+    actual: NDArray[np.int64],
+    given: NDArray[np.int64],
+) -> GroupFigures:
+    """The metrics of one attribute, each value a group.
+
+    The rate among those who have the favourable label is asked of groups in which somebody has it: fairlearn says 0
+    for nobody.
+    """
+    from fairlearn.metrics import MetricFrame, count, selection_rate, true_positive_rate
+
+    attribute = data.schema.attributes[index]
+    selected = MetricFrame(
+        metrics={"people": count, "rate": selection_rate}, y_true=actual, y_pred=given, sensitive_features=codes
+    )
+    found: dict[int, float] = {}
+    opportunity = None
+    if actual.any():
+        there = np.isin(codes, codes[actual == 1])
+        frame = MetricFrame(
+            metrics={"rate": true_positive_rate},
+            y_true=actual[there],
+            y_pred=given[there],
+            sensitive_features=codes[there],
+        )
+        found, opportunity = frame.by_group["rate"].to_dict(), float(frame.difference()["rate"])
+    by_group = selected.by_group
+    groups = [
+        Group(attribute.text(code), int(people), float(rate), found.get(code))
+        for code, people, rate in zip(by_group.index.tolist(), by_group["people"], by_group["rate"], strict=True)
+    ]
+    return GroupFigures(attribute.name, population, groups, float(selected.difference()["rate"]), opportunity)

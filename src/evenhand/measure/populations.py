@@ -1,0 +1,105 @@
+"""Populations to draw people from: the whole domain, and the neighbourhood of the data."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
+from evenhand.search.space import TableSpace
+
+FINE = 2.0**-24  # random numbers are multiples of it
+
+
+class Population(Protocol):
+    """Random samples of a stated kind, each made from random numbers of its own."""
+
+    name: str  # short
+    words: str  # the definition, for people
+    per_sample: int  # random numbers that a sample is made from
+    stream: int  # tells its random numbers from those of other populations
+
+    def samples(self, numbers: Tensor) -> Tensor:
+        """(n, per_sample) random numbers in [0, 1) to (n, d) samples."""
+
+
+class Uniform:
+    """Every combination of values is equally likely: the estimate of AEQUITAS and of the paper."""
+
+    name = "uniform"
+    stream = 2
+
+    def __init__(self, space: TableSpace) -> None:
+        self._space = space
+        self.per_sample = len(space.sizes)
+        self.words = f"the whole domain of {space.schema.name}, every combination of values equally likely"
+
+    def samples(self, numbers: Tensor) -> Tensor:
+        """Uniform samples, protected values too."""
+        return self._space.uniform(numbers)
+
+
+class Neighbourhood:
+    """Rows of the data, of which some random attributes that are not protected are changed a little.
+
+    An ordered attribute or a number moves one step up or down, with equal odds; at an end of its domain it moves
+    inward. A category becomes any other one, with equal odds. All rows are equally likely, and so are all sets of
+    attributes with more than one value.
+    """
+
+    name = "neighbourhood"
+    stream = 3
+
+    def __init__(self, space: TableSpace, data: Dataset, changes: int = 2) -> None:
+        self._space, self.changes = space, changes
+        movable = [i for i, size in enumerate(space.sizes) if size > 1 and i not in space.protected]
+        if not 1 <= changes <= len(movable):
+            raise EvenhandError(
+                f"The neighbourhood changes {changes} attributes of each row; with these protected ones "
+                f"{data.name} has {len(movable)} that can change. Use 1 to {len(movable)} changes."
+            )
+        self.words = (
+            f"rows of {data.name} with {changes} random attribute{'s' if changes > 1 else ''} that "
+            f"{'are' if changes > 1 else 'is'} not protected changed: a number or rank by one step, a category to any "
+            "other"
+        )
+        self.per_sample = 2 + 2 * changes  # two for the row: one alone could not reach all of 10^7 rows evenly
+        self._rows = space.samples(data.clipped)
+        device = self._rows.device
+        self._movable = torch.tensor(movable, device=device)
+        self._category = torch.tensor([a.kind == "category" for a in space.schema.attributes], device=device)
+        self._sizes = torch.tensor(space.sizes, device=device)
+
+    def samples(self, numbers: Tensor) -> Tensor:
+        """Changed rows."""
+        x = self._rows[self.rows(numbers)]
+        attributes = self._chosen(numbers[:, 2 : 2 + self.changes])
+        for attribute, number in zip(attributes, numbers[:, 2 + self.changes :].unbind(1), strict=True):
+            moved = self._moved(x.gather(1, attribute[:, None]).squeeze(1), attribute, number)
+            x.scatter_(1, attribute[:, None], moved[:, None])
+        return x
+
+    def rows(self, numbers: Tensor) -> Tensor:
+        """(n,) the row of the data that each sample starts from."""
+        fine = numbers[:, 0].double() + numbers[:, 1].double() * FINE
+        return (fine * len(self._rows)).long()
+
+    def _chosen(self, numbers: Tensor) -> list[Tensor]:
+        """`changes` different attributes (n,) for each sample: a shuffle that ends after so many."""
+        order = self._movable.repeat(len(numbers), 1)
+        for place, number in enumerate(numbers.unbind(1)):
+            other = (place + (number * (len(self._movable) - place)).long())[:, None]
+            here = order[:, place : place + 1].clone()
+            order[:, place] = order.gather(1, other).squeeze(1)
+            order.scatter_(1, other, here)
+        return list(order[:, : self.changes].unbind(1))
+
+    def _moved(self, code: Tensor, attribute: Tensor, number: Tensor) -> Tensor:
+        """(n,) another code for one attribute of each sample."""
+        low, size = self._space.lower[attribute], self._sizes[attribute]
+        at = code - low
+        step = torch.where(number < 0.5, -1.0, 1.0)
+        step = torch.where((at + step < 0) | (at + step >= size), -step, step)
+        other = (at + 1 + torch.floor(number * (size - 1))) % size
+        return low + torch.where(self._category[attribute], other, at + step)

@@ -1,0 +1,135 @@
+"""The repairs of networks for tables, each as a function of what they may learn from."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from evenhand.errors import EvenhandError
+from evenhand.models.averaged import Averaged, population_weights
+from evenhand.models.classifier import Classifier
+from evenhand.models.network import FeedForward
+from evenhand.repair.objectives import Blind, Certified, Pairing, usual_codes
+from evenhand.repair.table_training import CrossEntropy, Material, Objective, blinded, fit
+from evenhand.search.recorder import Findings
+
+Vote = Literal["models", "own"]
+TRAINED = ("augment", "certified", "pairing", "blind")
+REPAIRS = (*TRAINED, "average")
+STRENGTHS = {"certified": (0.1, 1.0), "pairing": (0.03, 0.3, 3.0)}  # what a sweep tries
+DEFAULT_STRENGTH = {"certified": 1.0, "pairing": 0.3}
+OnStep = Callable[[str, float], None]  # what is trained, and the share of it that is done
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """A way to repair and the networks that came of it: one for each repeat, all made in the same way."""
+
+    by: str  # a name of REPAIRS, or that of a reference
+    networks: list[nn.Module]
+    settings: dict[str, float | str] = field(default_factory=dict)
+    used: int = 0  # findings that were learned from, on average
+
+    @property
+    def name(self) -> str:
+        """The repair with its settings."""
+        return " ".join([self.by, *(f"{key} {value}" for key, value in self.settings.items())])
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Makes repairs of one model from one material."""
+
+    material: Material
+    original: Classifier
+    repeats: int
+    on_step: OnStep = lambda what, share: None
+
+    @property
+    def retrainable(self) -> bool:
+        """Whether the model is a network of ours, which can be trained again."""
+        return isinstance(self.original.module, FeedForward)
+
+    def retrained(self) -> Repaired:
+        """Networks trained again in the same way without any repair: what the training alone brings."""
+        return Repaired("retrained", list(self._trained("retrained", CrossEntropy())))
+
+    def blind(self) -> Repaired:
+        """Protected attributes held at their commonest value, in training and in use."""
+        space = self.material.space
+        codes = usual_codes(space, self.material.rows(self.material.split[0])[0])
+        networks = self._trained("blind", Blind(space, codes))
+        return Repaired("blind", [blinded(network, space.protected, codes) for network in networks])
+
+    def pairing(self, strength: float) -> Repaired:
+        """A penalty on the difference of scores between variants."""
+        networks = self._trained("pairing", Pairing(self.material.space, strength))
+        return Repaired("pairing", list(networks), {"strength": strength})
+
+    def certified(self, strength: float) -> Repaired:
+        """Training on bounds of what any protected value could do."""
+        networks = self._trained("certified", Certified(self.material.space, strength))
+        return Repaired("certified", list(networks), {"strength": strength})
+
+    def average(self) -> Repaired:
+        """The mean score over all protected values, weighted as they are among the training rows; no training."""
+        space, data = self.material.space, self.material.data
+        people = torch.tensor(data.clipped[data.train], dtype=torch.float32)
+        weights = population_weights(space.combination(people), space.variant_count)
+        kept = weights > 0
+        model = Averaged(
+            self.original.module, space.protected, space.combinations[kept], weights[kept], self.original.output
+        )
+        return Repaired("average", [model.eval()])
+
+    def augment(self, findings: Findings, share: float, vote: Vote, voters: list[nn.Module]) -> Repaired:
+        """Retraining with a random share of the findings, both members of each pair with the label of a vote."""
+        if not 0 < share <= 1:
+            raise EvenhandError(f"The share of findings to learn from is above 0 and at most 1; {share} is not.")
+        if not len(findings):
+            raise EvenhandError("There are no findings to learn from: the search found none, so nothing is changed.")
+        space, networks = self.material.space, []
+        judges = [Classifier(voter) for voter in voters] if vote == "models" else []
+        used = max(1, round(share * len(findings)))
+        for seed in self._seeds():
+            chosen = np.random.default_rng([seed, len(findings)]).permutation(len(findings))[:used]
+            x = torch.tensor(findings.sample[chosen], dtype=torch.float32)
+            pair = x.clone()
+            pair[:, space.protected] = torch.tensor(findings.witness[chosen], dtype=torch.float32)
+            label = pair_votes(judges, x, pair) if judges else own_votes(self.original, self.material, x)
+            extra = torch.cat([x, pair]), label.repeat(2)
+            networks.append(self._fit("augment", CrossEntropy(), seed, extra))
+        return Repaired("augment", list(networks), {"share": share, "vote": vote}, used)
+
+    def _seeds(self) -> Iterator[int]:
+        first = self.material.recipe.seed
+        yield from range(first, first + self.repeats)
+
+    def _trained(self, what: str, objective: Objective) -> list[FeedForward]:
+        return [self._fit(what, objective, seed) for seed in self._seeds()]
+
+    def _fit(
+        self, what: str, objective: Objective, seed: int, extra: tuple[Tensor, Tensor] | None = None
+    ) -> FeedForward:
+        before = seed - self.material.recipe.seed
+
+        def on_epoch(done: int, total: int) -> None:
+            self.on_step(what, (before + done / total) / self.repeats)
+
+        return fit(self.material, objective, seed=seed, extra=extra, on_epoch=on_epoch).eval()
+
+
+def pair_votes(judges: list[Classifier], x: Tensor, pair: Tensor) -> Tensor:
+    """(n,) the label that most models give to most members of a pair; of equals the first label."""
+    classes = judges[0].outputs(x[:1]).scores.shape[1]
+    votes = torch.stack([judge.outputs(member).labels for judge in judges for member in (x, pair)])
+    return torch.stack([(votes == label).sum(dim=0) for label in range(classes)]).argmax(dim=0)
+
+
+def own_votes(model: Classifier, material: Material, x: Tensor) -> Tensor:
+    """(n,) the label that the model itself gives to most variants."""
+    labels = material.space.answers(model, x).labels
+    return labels.mode(dim=1).values

@@ -1,0 +1,207 @@
+"""Measuring a classifier of tables: rates with intervals, which way they go, and group figures beside them."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import evenhand
+from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.files import result_folder, write_json
+from evenhand.measure.direction import directions
+from evenhand.measure.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
+from evenhand.measure.people import people_rates
+from evenhand.measure.populations import Neighbourhood, Population, Uniform
+from evenhand.measure.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
+from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.devices import choose_device, one_thread
+from evenhand.report.text import joined, rate_text
+from evenhand.runs.audit import SUMMARY, Stages, circumstances, classifier_of, lasting_name
+from evenhand.runs.earlier_findings import EarlierFindings, OnProgress
+from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.search.space import MOST_VARIANTS, TableSpace
+
+Interrupted = Callable[[], bool]
+
+
+@dataclass
+class Measurement:
+    """What was measured: `summary` is what `summary.json` holds."""
+
+    summary: dict[str, Any]
+    folder: Path | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether it was ended before all was measured."""
+        return bool(self.summary["stopped"] == "interrupted")
+
+    def __repr__(self) -> str:
+        lines = [f"<evenhand measurement of {self.summary['dataset']['name']}, model {self.summary['model']['name']}"]
+        for measured in self.summary["measured"]:
+            for rate in measured["populations"]:
+                lines.append(f"  {joined(measured['protected'])}, {rate['name']}: {rate_text(rate)}")
+        return "\n".join(lines) + ">"
+
+
+def measure_table(
+    data: str | Dataset = "census",
+    protected: str | list[str] | None = None,
+    *,
+    model: str | nn.Module | None = None,
+    half_width: float = 0.005,
+    confidence: float = 0.95,
+    changes: int = 2,
+    findings: str | Path | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    output: OutputForm = "auto",
+    chunk_rows: int | None = None,
+    most_samples: int = MOST_SAMPLES,
+    out: str | Path | None = None,
+    on_progress: OnProgress = lambda what, done, total: None,
+) -> Measurement:
+    """How often a classifier of tables decides otherwise because of protected attributes, and for whom.
+
+    Each protected attribute by itself, and all together: over the whole domain, the rows of the data, and their
+    neighbourhood of `changes` changed attributes. Rates by sampling are as narrow as `half_width` asks. `findings` is
+    the folder of an earlier audit: how many of its findings are findings with this model too. `data` and `model` are
+    those of `evenhand.audit`. With `out`, the summary is written there.
+    """
+    check_precision(half_width, confidence)
+    stages, started = Stages(), datetime.now(UTC)
+    with stages.timed("load"):
+        dataset = data if isinstance(data, Dataset) else load_dataset(data)
+        names = _names(protected) or dataset.schema.protected
+        where = choose_device(device)
+        spaces, notes = _spaces(dataset, names, where)
+        classifier, model_name = classifier_of(dataset, model, where, output, chunk_rows)
+        earlier = None if findings is None else EarlierFindings.open(Path(findings), dataset)
+    config = {
+        "dataset": dataset.name if isinstance(data, Dataset) else lasting_name(data),
+        "half_width": half_width, "confidence": confidence, "changes": changes, "seed": seed, "device": device,
+        "findings": None if findings is None else str(findings),
+    }  # fmt: skip
+    folder_for = nullcontext() if out is None else result_folder(out)
+    with folder_for as folder, interrupt_as_wish() as interrupted, one_thread(where):
+        sampling = partial(
+            sample_population, half_width=half_width, confidence=confidence, seed=seed, most_samples=most_samples
+        )
+        populations: list[list[Population]] = [
+            [Uniform(space), Neighbourhood(space, dataset, changes)] for space in spaces
+        ]
+        measured: list[dict[str, Any]] = []
+        for space, of_space in zip(spaces, populations, strict=True):
+            if not interrupted():
+                with stages.timed(", ".join(_protected(space))):
+                    rates = _rates(classifier, space, dataset, of_space, sampling, confidence, on_progress, interrupted)
+                    measured.append({"protected": _protected(space), "populations": list(rates)})
+        again = None
+        if earlier is not None and not interrupted():
+            with stages.timed("findings"):
+                again = earlier.rate(classifier, where, confidence, seed, on_progress).as_dict()
+        with stages.timed("groups"):
+            groups = [] if interrupted() else _groups(classifier, dataset, names, notes)
+        summary = {
+            **_facts(dataset, names, model_name, classifier, started),
+            "config": config,
+            "measured": measured,
+            "findings": again,
+            "groups": groups,
+            "notes": notes,
+            "stopped": "interrupted" if interrupted() else "completed",
+            **circumstances(classifier, stages),
+            "seed": seed,
+        }
+        if folder is not None:
+            write_json(folder / SUMMARY, summary)
+    return Measurement(summary, folder)
+
+
+def _facts(data: Dataset, names: list[str], model_name: str, model: Classifier, started: datetime) -> dict[str, Any]:
+    """What was measured, for the summary."""
+    label = data.schema.label
+    return {
+        "evenhand": evenhand.__version__,
+        "kind": "measure",
+        "domain": "table",
+        "started": started.isoformat(timespec="seconds"),
+        "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
+        "protected": names,
+        "favourable": label.text(label.favourable_code),
+        "model": {"name": model_name, "output": model.output},
+    }
+
+
+def _groups(model: Classifier, data: Dataset, names: list[str], notes: list[str]) -> list[dict[str, Any]]:
+    """Group figures, or a note that they need another package."""
+    if not fairlearn_is_there():
+        notes.append(NOT_INSTALLED)
+        return []
+    return [figures.as_dict() for figures in group_figures(model, data, names)]
+
+
+def _names(protected: str | list[str] | None) -> list[str]:
+    names = protected.split(",") if isinstance(protected, str) else protected
+    return [name.strip() for name in names or []]
+
+
+def _spaces(data: Dataset, names: list[str], device: torch.device) -> tuple[list[TableSpace], list[str]]:
+    """A space for each attribute, and one for all together unless they have too many combinations."""
+    indices = data.schema.protected_indices(names)
+    groups, notes = [[name] for name in names], []
+    if len(names) > 1:
+        combinations = math.prod(data.schema.attributes[index].size for index in indices)
+        if combinations > MOST_VARIANTS:
+            notes.append(f"{joined(names)} together have {combinations:,} combinations, too many to check: left out")
+        else:
+            groups.append(names)
+    return [TableSpace(data.schema, group, device) for group in groups], notes
+
+
+def _protected(space: TableSpace) -> list[str]:
+    return [space.schema.names[index] for index in space.protected]
+
+
+def _rates(
+    model: Classifier,
+    space: TableSpace,
+    data: Dataset,
+    populations: list[Population],
+    sampling: Callable[..., Sampled],
+    confidence: float,
+    on_progress: OnProgress,
+    interrupted: Interrupted,
+) -> Iterator[dict[str, Any]]:
+    """The rate and the direction of each population, until interrupted."""
+    what = joined(_protected(space))
+    first, *rest = populations
+
+    def sampled(population: Population) -> dict[str, Any]:
+        on_done = partial(on_progress, f"{what}, {population.name}")
+        found = sampling(model, space, population, interrupted=interrupted, on_done=on_done)
+        return _as_dict(population.name, found, space)
+
+    yield sampled(first)
+    if interrupted():
+        return
+    on_done = partial(on_progress, f"{what}, rows of the data")
+    people = people_rates(model, space, data, confidence=confidence, interrupted=interrupted, on_done=on_done)
+    yield from (_as_dict(name, found, space) for name, found in people.items())
+    for population in rest:
+        if interrupted():
+            return
+        yield sampled(population)
+
+
+def _as_dict(name: str, found: Sampled, space: TableSpace) -> dict[str, Any]:
+    note = {} if found.note is None else {"note": found.note}
+    who = [direction.as_dict() for direction in directions(found.tally, space)]
+    return {"name": name, **found.rate.as_dict(), "drawn": found.drawn, **note, "direction": who}

@@ -1,0 +1,117 @@
+"""A measurement as tables for people."""
+
+import math
+from typing import Any
+
+from evenhand.report.tables import Table
+from evenhand.report.text import joined, percent
+
+SHORT = {
+    "uniform": "whole domain",
+    "train": "training rows",
+    "held_out": "held-out rows",
+    "neighbourhood": "neighbourhood",
+}
+TEXT_SHORT = {"train": "training texts", "held_out": "held-out texts"}
+MOST_VALUES = 14  # of a direction; of more, those at both ends
+
+
+def tables_of(summary: dict[str, Any]) -> list[Table]:
+    """Rates, directions, findings that remain, groups."""
+    short = TEXT_SHORT if summary["domain"] == "text" else SHORT
+    tables: list[Table] = []
+    for measured in summary["measured"]:
+        tables.append(_rate_table(measured, summary, short))
+        tables += _direction_tables(measured, summary, short)
+    if summary["findings"] is not None:
+        tables.append(_findings_table(summary["findings"], summary))
+    tables += [_group_table(figures) for figures in summary["groups"]]
+    if summary["notes"]:
+        tables.append(Table("notes", [], [], summary["notes"]))
+    return tables
+
+
+def title_of(summary: dict[str, Any]) -> str:
+    """What the tables are about."""
+    who = "texts" if summary["domain"] == "text" else "people"
+    return (
+        f"{summary['dataset']['title']}: {who} who would get another label\nmodel: {summary['model']['name']}".replace(
+            "texts who", "texts that"
+        )
+    )
+
+
+def _rate_table(measured: dict[str, Any], summary: dict[str, Any], short: dict[str, str]) -> Table:
+    populations = measured["populations"]
+    rows = [[short[rate["name"]], *_figures(rate, summary)] for rate in populations]
+    remarks = [f"{short[rate['name']]}: {rate['population']}" for rate in populations]
+    remarks += [f"{short[rate['name']]}: the interval is {rate['note']}" for rate in populations if "note" in rate]
+    together = " together" if len(measured["protected"]) > 1 else ""
+    title = f"rate of discriminatory samples, changing {joined(measured['protected'])}{together}"
+    return Table(title, ["population", *_columns(summary)], rows, remarks)
+
+
+def _columns(summary: dict[str, Any]) -> list[str]:
+    return ["rate", f"{summary['config']['confidence']:g} interval", "samples"]
+
+
+def _figures(rate: dict[str, Any], summary: dict[str, Any]) -> list[str]:
+    digits = max(2, round(-math.log10(summary["config"].get("half_width", 0.01))) - 1)
+    low, high = rate["interval"]
+    interval = f"{low:.{digits}%} to {high:.{digits}%}"
+    return [percent(rate["rate"], digits), interval, f"{rate['samples']:,}"]
+
+
+def _direction_tables(measured: dict[str, Any], summary: dict[str, Any], short: dict[str, str]) -> list[Table]:
+    """For each attribute: values as rows, populations as columns; the most favoured by the held-out people first."""
+    found = [rate for rate in measured["populations"] if rate["direction"]]
+    if not found:
+        return []
+    leading = next((rate for rate in found if rate["name"] == "held_out"), found[0])
+    return [
+        _direction_table(place, leading["direction"][place], found, summary, short)
+        for place in range(len(leading["direction"]))
+    ]
+
+
+def _direction_table(
+    place: int, leading: dict[str, Any], found: list[dict[str, Any]], summary: dict[str, Any], short: dict[str, str]
+) -> Table:
+    shares = [{v["value"]: v["favourable"] for v in rate["direction"][place]["values"]} for rate in found]
+    values = [entry["value"] for entry in leading["values"]]
+    half = MOST_VALUES // 2
+    shown = values if len(values) <= MOST_VALUES else [*values[:half], *values[-half:]]
+    rows = [[value, *(f"{of[value]:.1%}" if value in of else "–" for of in shares)] for value in shown]
+    remarks = []
+    for rate in found:
+        who = rate["direction"][place]
+        if who["favoured"] is not None:
+            remarks.append(f"{short[rate['name']]}: {who['favoured']} is favoured most, {who['loses']} loses most")
+    if len(shown) < len(values):
+        remarks.append(f"{len(values) - len(shown)} values in the middle are left out")
+    title = f"how often each {leading['attribute']} gets ‘{summary['favourable']}’, among discriminatory samples"
+    return Table(title, ["value", *(short[rate["name"]] for rate in found)], rows, remarks)
+
+
+def _findings_table(rate: dict[str, Any], summary: dict[str, Any]) -> Table:
+    rows = [["still findings", *_figures(rate, summary)]]
+    return Table("findings of an earlier audit with this model", ["", *_columns(summary)], rows, [rate["population"]])
+
+
+def _group_table(figures: dict[str, Any]) -> Table:
+    rows = [
+        [group["value"], f"{group['people']:,}", f"{group['selection_rate']:.1%}", _share(group["true_positive_rate"])]
+        for group in figures["groups"]
+    ]
+    remarks = [
+        figures["population"],
+        f"demographic parity difference {figures['demographic_parity_difference']:.1%}, equal opportunity difference "
+        f"{_share(figures['equal_opportunity_difference'])}: the largest rate minus the smallest; small groups make "
+        "large differences by chance",
+    ]
+    header = [figures["attribute"], "people", "selection rate", "true positive rate"]
+    return Table(f"groups by {figures['attribute']}", header, rows, remarks)
+
+
+def _share(share: float | None) -> str:
+    return "–" if share is None else f"{share:.1%}"
