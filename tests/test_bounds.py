@@ -14,6 +14,8 @@ from evenhand.models.bounds import (
     certified_labels,
     feed_forward_bounds,
     feed_forward_margins,
+    read_bounds,
+    read_hull,
     recurrent_bounds,
     recurrent_margins,
     worst_logits,
@@ -166,6 +168,21 @@ def test_bounds_go_on_from_a_state(cell: Cell) -> None:
     assert torch.allclose(whole.low, rest.low, atol=ROUNDING)
     assert torch.allclose(whole.high, rest.high, atol=ROUNDING)
     assert (whole.high > whole.low).all()
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_hull_of_terms_holds_each_and_lies_in_the_bounds_of_their_box(cell: Cell) -> None:
+    network = random_recurrent(cell, 8)
+    terms = torch.randn(7, 2, 5)
+    hull = read_hull(network, terms)
+    box = read_bounds(network, terms.amin(dim=0), terms.amax(dim=0))
+    for term in terms:
+        read = read_bounds(network, term, term)
+        assert (hull.low <= read.low + ROUNDING).all()
+        assert (read.high <= hull.high + ROUNDING).all()
+    assert (box.low - ROUNDING <= hull.low).all()
+    assert (hull.high <= box.high + ROUNDING).all()
+    assert (hull.high - hull.low).mean() < 0.9 * (box.high - box.low).mean()
 
 
 @pytest.mark.parametrize("cell", CELLS)

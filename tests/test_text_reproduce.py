@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from evenhand.cli.reproduce import tables
 from evenhand.errors import EvenhandError
 from evenhand.models.text_loading import RecurrentModel
 from evenhand.runs.config import TextAuditConfig
+from evenhand.runs.processes import Worker, in_processes
 from evenhand.runs.text_paper import ACCURACY, TEXT_PAPER, VALIDITY, VALIDITY_ROW, TextRow
-from evenhand.runs.text_reproduce import TextReproduction, _in_processes, _Worker, builtin_ground, reproduce_text
+from evenhand.runs.text_reproduce import TextReproduction, _measured, builtin_ground, reproduce_text
 from evenhand.runs.text_reproduction_page import text_intro, text_tables, write_text_reproduction
 from evenhand.runs.text_rows import (
     OURS,
@@ -259,7 +261,7 @@ def test_an_interrupted_reproduction_keeps_whole_rows() -> None:
 def ground_after_ctrl_c(row: TextRow) -> Ground:
     """One row begins only when the user wants to stop."""
     if row == GRU:
-        assert _Worker.stop.wait(60)
+        assert Worker.stop.wait(60)
     return small_ground(row)
 
 
@@ -276,7 +278,8 @@ def test_a_process_changes_nothing_and_ends_when_asked(made: TextReproduction) -
         return True
 
     rows = [RELIGION, COUNTRY, GRU]
-    for result in _in_processes(rows, TINY, ground_after_ctrl_c, told.append, interrupted, workers=1):
+    task = partial(_measured, plan=TINY, load=ground_after_ctrl_c)
+    for result in in_processes(rows, task, told.append, interrupted, workers=1):
         whole.append(asdict(result))
     expected = [asdict(row) for row in made.rows if row.row in rows]
     assert without_seconds(whole) == without_seconds(expected)

@@ -40,6 +40,11 @@ class LineDisplay:
         if self._live is not None:
             self._live.stop()
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is shown."""
+        return self._quiet
+
     def _due(self, part: str) -> bool:
         """Whether to show something now: not too often, but the start of a part always."""
         now = time.monotonic()

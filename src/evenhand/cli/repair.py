@@ -10,7 +10,8 @@ from evenhand.cli import text as text_options
 from evenhand.cli.audit import one_data
 from evenhand.cli.folders import free_folder
 from evenhand.cli.options import AnyData, DataOption, Json, Model, Out, Protected, Quiet, Seed
-from evenhand.cli.progress import StepDisplay
+from evenhand.cli.progress import DownloadDisplay, StepDisplay
+from evenhand.errors import EvenhandError
 
 UNMET = 1  # the exit code where no repair keeps to --choose
 
@@ -20,15 +21,25 @@ def repair(
     data_option: DataOption = None,
     protected: Protected = None,
     by: Annotated[
-        str,
-        typer.Option(help="augment, certified, pairing, average, blind; several with commas between; or all."),
-    ] = "blind",
+        str | None,
+        typer.Option(
+            help="augment, certified, pairing, average, blind; several with commas between; or all.",
+            show_default="blind; pairing for texts",
+        ),
+    ] = None,
     model: Model = None,
     share: Annotated[float, typer.Option(help="augment: the share of the findings to learn from.")] = 0.05,
     vote: Annotated[
-        str, typer.Option(help="augment: who labels findings; models (five retrained ones) or own (the model itself).")
-    ] = "models",
-    repeats: Annotated[int, typer.Option(help="Networks trained for each repair; the best is kept.")] = 5,
+        str | None,
+        typer.Option(
+            help="augment: who labels findings; models (retrained ones) or own (the model itself).",
+            show_default="models; own for texts",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None,
+        typer.Option(help="Networks trained for each repair; the best is kept.", show_default="5; 1 for texts"),
+    ] = None,
     strength: Annotated[
         float | None, typer.Option(help="pairing, certified: the weight of the penalty.", show_default="by repair")
     ] = None,
@@ -39,10 +50,18 @@ def repair(
     method: Annotated[
         str | None, typer.Option(help="How findings are searched.", show_default="adf; adf-asc for texts")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Rows to start searches from.", show_default="1000")] = None,
-    steps: Annotated[int | None, typer.Option(help="Local steps of searches.", show_default="1000")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the training rows.", show_default="15")] = None,
-    half_width: Annotated[float | None, typer.Option(help="Precision of the rates.", show_default="0.001")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Rows to start searches from.", show_default="1000; 300 for texts")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Local steps of searches.", show_default="1000; 100 for texts")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Tables: passes over the training rows.", show_default="15")
+    ] = None,
+    half_width: Annotated[
+        float | None, typer.Option(help="Tables: precision of the rates.", show_default="0.001")
+    ] = None,
     confidence: Annotated[float, typer.Option(help="Of all intervals.")] = 0.95,
     network: text_options.Network = None,
     lexicon: text_options.LexiconName = None,
@@ -66,6 +85,8 @@ def repair(
       evenhand repair census -p sex --by augment --share 0.05 --repeats 5
 
       evenhand repair census -p age --by all --choose "accuracy_loss<=0.005"
+
+      evenhand repair wiki -p religion --network lstm --by pairing
     """
     from evenhand.runs.text_audit import is_text
 
@@ -79,12 +100,14 @@ def repair(
         "network": network, "lexicon": lexicon, "text": text, "label": label, "split": split, "vectors": vectors,
     }  # fmt: skip
     texts = is_text(data, text)
-    if not texts:
+    if texts:
+        _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width})
+    else:
         text_options.check_table(data, for_texts)
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
     folder = out or free_folder("-".join([Path(data).stem, *(protected or "all").split(","), "repair"]))
     with StepDisplay(f"{Path(data).stem}, repair", quiet=quiet) as display:
-        summary = _run(texts, data, protected, by, folder, display, given)
+        summary = _run(texts, data, protected, by or ("pairing" if texts else "blind"), folder, display, given)
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), **summary}, indent=2, ensure_ascii=False))
     elif not quiet:
@@ -94,12 +117,25 @@ def repair(
         raise typer.Exit(UNMET)
 
 
+def _check_texts(for_tables: dict[str, Any]) -> None:
+    for name, value in for_tables.items():
+        if value is not None:
+            raise EvenhandError(f"--{name.replace('_', '-')} is for tables. Leave it out for texts.")
+
+
 def _run(
     texts: bool, data: str, protected: str | None, by: str, folder: Path, display: StepDisplay, given: dict[str, Any]
 ) -> dict[str, Any]:
-    from evenhand.runs.repair import repair as repair_table
+    if not texts:
+        from evenhand.runs.repair import repair as repair_table
 
-    return repair_table(data, protected, by, out=folder, on_step=display, **given).summary
+        return repair_table(data, protected, by, out=folder, on_step=display, **given).summary
+    from evenhand.runs.text_repair import repair_text
+
+    if protected is None:
+        raise EvenhandError("Say which words are protected: --protected with an attribute of the lexicon.")
+    with DownloadDisplay(display.quiet) as downloads:
+        return repair_text(data, protected, by, out=folder, on_step=display, on_download=downloads, **given).summary
 
 
 def _print(summary: dict[str, Any], folder: Path) -> None:

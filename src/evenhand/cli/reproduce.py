@@ -13,10 +13,11 @@ from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.report.tables import Table
+    from evenhand.runs.repair_reproduction_page import AllRepairs
     from evenhand.runs.reproduce import Reproduction
     from evenhand.runs.text_reproduce import TextReproduction
 
-    Made = tuple[Reproduction | TextReproduction, str, list[Table]]  # with the title of its tables
+    Made = tuple[Reproduction | TextReproduction | AllRepairs, str, list[Table]]  # with the title of its tables
 
 reproduce_app = typer.Typer(
     no_args_is_help=True, help="Make the paper's figures again: evenhand reproduce tables --quick."
@@ -31,6 +32,12 @@ def root() -> None:
 @reproduce_app.command("tables")
 def tables(
     text: Annotated[bool, typer.Option("--text", help="The tables for texts, not those for tables of data.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="The tables of retraining (RQ4), of data and of texts; with --text of texts only."
+        ),
+    ] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="A fifth of the seeds and steps, for texts fewer still: within minutes.")
     ] = False,
@@ -60,17 +67,25 @@ def tables(
       evenhand reproduce tables --equal-seconds 60
 
       evenhand reproduce tables --text --quick
+
+      evenhand reproduce tables --repair --quick
     """
     from evenhand.files import result_folder
 
     if text and equal_seconds is not None:
         raise EvenhandError("--equal-seconds is for tables of data. Leave it out, or leave out --text.")
-    if not text and workers is not None:
+    if not (text or repair) and workers is not None:
         raise EvenhandError("--workers is for texts. Leave it out, or add --text.")
-    name = "text-tables" if text else "tables"
+    if repair and equal_seconds is not None:
+        raise EvenhandError("--equal-seconds is not for --repair. Leave it out.")
+    name = f"{'text-' if text else ''}{'repair-' if repair else ''}tables"
     with result_folder(out or free_folder(f"{name}-quick" if quick else name)) as folder:
         result, title, shown = (
-            _texts(folder, quick, workers, quiet) if text else _data(folder, quick, equal_seconds, quiet)
+            _repairs(folder, text, quick, workers, quiet)
+            if repair
+            else _texts(folder, quick, workers, quiet)
+            if text
+            else _data(folder, quick, equal_seconds, quiet)
         )
     if as_json:
         typer.echo(json.dumps(result.as_dict(), indent=2, ensure_ascii=False))
@@ -98,6 +113,27 @@ def _data(folder: Path, quick: bool, equal_seconds: float | None, quiet: bool) -
         raise typer.Exit(130)
     write_reproduction(result, folder)
     return result, TITLE, tables_of(result)
+
+
+def _repairs(folder: Path, text: bool, quick: bool, workers: int | None, quiet: bool) -> "Made":
+    """The tables of retraining, of data and of texts; with --text those of texts only."""
+    from evenhand.cli.progress import DownloadDisplay
+    from evenhand.runs.repair_reproduce import QUICK_REPAIR, RepairPlan, reproduce_repairs
+    from evenhand.runs.repair_reproduction_page import TITLE, AllRepairs, write_repair_reproduction
+    from evenhand.runs.text_repair_reproduce import QUICK_TEXT_REPAIR, TextRepairPlan, reproduce_text_repairs
+    from evenhand.runs.text_reproduce import download_all
+
+    with DownloadDisplay(quiet) as downloads:
+        download_all(downloads)
+    data = None if text else reproduce_repairs(QUICK_REPAIR if quick else RepairPlan(), _say(quiet))
+    stopped = data is not None and data.left_out
+    plan = QUICK_TEXT_REPAIR if quick else TextRepairPlan()
+    texts = None if stopped else reproduce_text_repairs(plan, _say(quiet), workers=workers)
+    result = AllRepairs(data, texts)
+    if not result.tables():
+        raise typer.Exit(130)
+    write_repair_reproduction(result, folder)
+    return result, TITLE, result.tables()
 
 
 def _texts(folder: Path, quick: bool, workers: int | None, quiet: bool) -> "Made":

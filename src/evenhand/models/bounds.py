@@ -74,14 +74,37 @@ def recurrent_bounds(
 
     The texts begin with no state or with `start`, what the network knows after words that are the same everywhere.
     """
-    return _linear(network.head, _last_state(network, Interval(low, high), lengths, rounding, start), rounding)
+    read = read_bounds(network, low, high, rounding)
+    return _linear(network.head, _last_state(network, read, lengths, rounding, start), rounding)
 
 
 def recurrent_margins(
     network: Recurrent, low: Tensor, high: Tensor, lengths: Tensor, rounding: float = 0.0, start: State | None = None
 ) -> Tensor:
     """(n, classes, classes) how much logit i is above logit j at least, over boxes of word vectors (n, words, e)."""
-    return _margins(network.head, _last_state(network, Interval(low, high), lengths, rounding, start), rounding)
+    return read_margins(network, read_bounds(network, low, high, rounding), lengths, rounding, start)
+
+
+def read_bounds(network: Recurrent, low: Tensor, high: Tensor, rounding: float = 0.0) -> Interval:
+    """(..., gates) what the first layer's gates can read of words in boxes (..., e)."""
+    weights = _LayerWeights.of(network, 0)
+    return _affine(weights.read, weights.read_bias, Interval(low, high), rounding)
+
+
+def read_hull(network: Recurrent, words: Tensor, rounding: float = 0.0) -> Interval:
+    """(words, gates) what the first layer's gates can read of any of some terms (terms, words, e).
+
+    It is tighter than the bounds over the box around the terms, which holds many points that are no term.
+    """
+    read = read_bounds(network, words, words, rounding)
+    return Interval(read.low.amin(dim=0), read.high.amax(dim=0))
+
+
+def read_margins(
+    network: Recurrent, read: Interval, lengths: Tensor, rounding: float = 0.0, start: State | None = None
+) -> Tensor:
+    """As `recurrent_margins`, from what the first layer's gates read (n, words, gates)."""
+    return _margins(network.head, _last_state(network, read, lengths, rounding, start), rounding)
 
 
 def worst_logits(margins: Tensor, labels: Tensor) -> Tensor:
@@ -165,23 +188,26 @@ def _margins(head: nn.Linear, x: Interval, rounding: float) -> Tensor:
     return centre - radius
 
 
-def _last_state(network: Recurrent, x: Interval, lengths: Tensor, rounding: float, start: State | None) -> Interval:
+def _last_state(network: Recurrent, read: Interval, lengths: Tensor, rounding: float, start: State | None) -> Interval:
     """The last layer's state (n, states) after the last word; the layers run one after the other."""
-    words = x.low.shape[1]
-    running = (torch.arange(words, device=x.low.device)[:, None] < lengths.to(x.low.device))[:, :, None]
+    n, words = read.low.shape[:2]
+    running = (torch.arange(words, device=read.low.device)[:, None] < lengths.to(read.low.device))[:, :, None]
     step = _lstm_step if network.cell == "lstm" else _gru_step
-    last = x
+    nothing = read.low.new_zeros(n, network.shape["states"])
+    last = Interval(nothing, nothing)
     for layer in range(network.shape["layers"]):
         weights = _LayerWeights.of(network, layer)
-        read = _affine(weights.read, weights.read_bias, x, rounding)  # (n, words, gates)
-        at = _begin(network, start, layer, x.low, rounding)
+        at = _begin(start, layer, nothing, rounding)
         states: list[Interval] = []
         for word in range(words):
             new = step(weights, Interval(read.low[:, word], read.high[:, word]), at, rounding)
             at = (new[0].where(running[word], at[0]), new[1].where(running[word], at[1]))
             states.append(at[0])
-        x = Interval(torch.stack([h.low for h in states], dim=1), torch.stack([h.high for h in states], dim=1))
         last = at[0]
+        if layer + 1 < network.shape["layers"]:
+            low, high = (torch.stack(corners, dim=1) for corners in zip(*states, strict=True))
+            above = _LayerWeights.of(network, layer + 1)
+            read = _affine(above.read, above.read_bias, Interval(low, high), rounding)  # (n, words, gates)
     return last
 
 
@@ -197,12 +223,9 @@ class _LayerWeights(NamedTuple):
         return _LayerWeights(*(getattr(network.layers, f"{name}_l{layer}") for name in names))
 
 
-def _begin(
-    network: Recurrent, start: State | None, layer: int, like: Tensor, rounding: float
-) -> tuple[Interval, Interval]:
+def _begin(start: State | None, layer: int, nothing: Tensor, rounding: float) -> tuple[Interval, Interval]:
     """The h and the c of a layer before the first word; a GRU's c is never read."""
     if start is None:
-        nothing = like.new_zeros(len(like), network.shape["states"])
         return Interval(nothing, nothing), Interval(nothing, nothing)
     h, c = start.h[layer], start.h[layer] if start.c is None else start.c[layer]
     error = START_ERRORS * rounding

@@ -75,10 +75,10 @@ def load_weights(
     description = read_json(description_file)
     if description.get("format") != expected:
         raise EvenhandError(f"{description_file} does not describe a network: its format is not '{expected}'.")
-    network = make(description, path)
     try:
+        network = make(description, path)  # a description may ask for more than memory holds
         network.load_state_dict(safetensors.torch.load_file(weights_file))
-    except (OSError, SafetensorError, RuntimeError) as error:
+    except (OSError, SafetensorError, RuntimeError, TypeError) as error:
         raise EvenhandError(f"Cannot read the weights {weights_file}: {error}") from error
     return network, description
 

@@ -35,13 +35,16 @@ class Recurrent(nn.Module):
 
 
 def save_recurrent(network: Recurrent, description: dict[str, Any], path: Path) -> None:
-    """Write `path`.safetensors and `path`.json; word vectors are not part of a network."""
+    """Write `path`.safetensors and `path`.json; word vectors are not part of a network.
+
+    A description with a `format` of its own says that the network must be read in another way.
+    """
     save_weights(network, {"format": FORMAT, "cell": network.cell, **network.shape, **description}, path)
 
 
-def load_recurrent(path: Path) -> tuple[Recurrent, dict[str, Any]]:
+def load_recurrent(path: Path, expected: str = FORMAT) -> tuple[Recurrent, dict[str, Any]]:
     """Read a network and its description from `path`.safetensors and `path`.json."""
-    return load_weights(path, FORMAT, _from_description)
+    return load_weights(path, expected, _from_description)
 
 
 def _from_description(description: dict[str, Any], path: Path) -> Recurrent:

@@ -5,6 +5,7 @@ import time
 from abc import abstractmethod
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,8 @@ from evenhand.models.classifier import ROW_MULTIPLE, GradientOf, Model, Outputs,
 from evenhand.models.recurrence import Plan, Recurrence, Trace, Wanted
 from evenhand.models.recurrent import Recurrent
 from evenhand.models.sequences import Edits, Expansion, Sequences
+from evenhand.text.texts import Units
+from evenhand.text.vectors import WordVectors
 
 FEW_TEXTS = 1024  # so many cost little more than one: a second run from the middle would take longer than it saves
 CHUNK_TEXTS = 1024  # texts that run together: enough to keep a step busy, few enough to stay in the cache
@@ -220,6 +223,13 @@ class RecurrentClassifier(TextClassifier):
 
     def _outputs(self, logits: Tensor) -> Outputs:
         return Outputs(logits.argmax(dim=1), probabilities(_filled_up(logits))[: len(logits)])
+
+
+def word_vectors(units: Units, vectors: WordVectors) -> Tensor:
+    """(words + 1, e) the vectors of the units' words; unknown ones, and the last row, get the mean of all vectors."""
+    numbers = np.append(vectors.index(units.words), -1)
+    found = np.where((numbers >= 0)[:, None], vectors.vectors[np.maximum(numbers, 0)], vectors.mean)
+    return torch.tensor(found, dtype=torch.float32)
 
 
 def _even(rows: Tensor, most: int) -> tuple[Tensor, ...]:

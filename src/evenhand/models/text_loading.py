@@ -4,21 +4,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 
 from evenhand.errors import EvenhandError, unknown_name
+from evenhand.files import read_json
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
-from evenhand.models.recurrent import CELLS, Recurrent, load_recurrent
-from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier
+from evenhand.models.recurrent import CELLS, FORMAT, Recurrent, load_recurrent, save_recurrent
+from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
+from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier, word_vectors
 from evenhand.models.transformer import TransformerClassifier, longest
 from evenhand.models.transformer_files import load_transformer, match_labels
 from evenhand.text.corpus import Corpus
-from evenhand.text.texts import SearchTexts, Units
+from evenhand.text.lexicon import Ambiguous, load_lexicon
+from evenhand.text.texts import SearchTexts
+from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors
 
 DEFAULT_CELL = "lstm"
+BLIND, AVERAGED = "evenhand blind recurrent network 1", "evenhand averaged recurrent network 1"
 
 
 class TextModel(Protocol):
@@ -54,6 +58,10 @@ class RecurrentModel:
         """Which cell."""
         return self.network.cell
 
+    def readings(self, text: str) -> list[list[str]]:
+        """The words that the network reads of a text, as its only reading."""
+        return [tokenize(text).words[: self.most_words] or [""]]
+
     def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> RecurrentClassifier:
         """The network over the vectors of the words that the texts may hold."""
         return RecurrentClassifier(
@@ -64,6 +72,9 @@ class RecurrentModel:
             device=device,
             chunk_rows=chunk_rows,
         )
+
+
+RecurrentText = RecurrentModel | BlindModel | AveragedTextModel
 
 
 @dataclass(frozen=True)
@@ -86,13 +97,6 @@ class TransformerModel:
         return TransformerClassifier(
             self.module, self.tokenizer, texts, self.classes, device=device, chunk_rows=chunk_rows
         )
-
-
-def word_vectors(units: Units, vectors: WordVectors) -> torch.Tensor:
-    """(words + 1, e) the vectors of the units' words; unknown ones, and the last row, get the mean of all vectors."""
-    numbers = np.append(vectors.index(units.words), -1)
-    found = np.where((numbers >= 0)[:, None], vectors.vectors[np.maximum(numbers, 0)], vectors.mean)
-    return torch.tensor(found, dtype=torch.float32)
 
 
 def load_text_model(corpus: Corpus, network: str | None, model: str | None, vectors: WordVectors) -> TextModel:
@@ -134,14 +138,62 @@ def check_choice(corpus_name: str, network: str | None, model: str | None) -> No
         raise EvenhandError(f"There is no file {network_files(path)[0]}.")
 
 
-def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> RecurrentModel:
+def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> RecurrentText:
     _, description_file = network_files(path)
-    network, description = load_recurrent(path)
+    kind = read_json(description_file).get("format")
+    network, description = load_recurrent(path, kind if kind in (BLIND, AVERAGED) else FORMAT)
     _check_fit(description, corpus, vectors, network, description_file)
     most_words = description.get("most_words")
     if type(most_words) is not int or most_words < 1:
         raise EvenhandError(f"{description_file} does not say how many words the network reads (most_words).")
+    if kind == BLIND:
+        return _blind(name, network, vectors, most_words, description, description_file)
+    if kind == AVERAGED:
+        return _averaged(name, network, vectors, most_words, description, description_file)
     return RecurrentModel(name, network, vectors, most_words)
+
+
+def save_recurrent_text(model: RecurrentText, description: dict[str, Any], path: Path) -> None:
+    """Write a model's files. The description is that of the network it was made from, with what a repair adds."""
+    extra: dict[str, Any] = {"most_words": model.most_words}
+    if isinstance(model, BlindModel):
+        extra |= {"format": BLIND, "blind": {"attribute": model.attribute, "terms": sorted(map(list, model.terms))}}
+    if isinstance(model, AveragedTextModel):
+        over = {"lexicon": model.lexicon, "attribute": model.words.name, "ambiguous": model.ambiguous}
+        extra |= {"format": AVERAGED, "average": over | {"values": [model.words.values[v] for v in model.values]}}
+    kept = {key: value for key, value in description.items() if key not in ("format", "blind", "average")}
+    save_recurrent(model.network, kept | extra, path)
+
+
+def _blind(
+    name: str, network: Recurrent, vectors: WordVectors, most_words: int, description: dict[str, Any], file: Path
+) -> BlindModel:
+    blind = description.get("blind")
+    terms = blind.get("terms") if isinstance(blind, dict) else None
+    if not isinstance(blind, dict) or not isinstance(terms, list) or not terms or not all(map(_is_term, terms)):
+        raise EvenhandError(
+            f"{file} does not say which terms the network does not read. Make it with `evenhand repair`."
+        )
+    return BlindModel(name, network, vectors, most_words, str(blind.get("attribute")), frozenset(map(tuple, terms)))
+
+
+def _is_term(term: object) -> bool:
+    return isinstance(term, list) and len(term) > 0 and all(isinstance(word, str) for word in term)
+
+
+def _averaged(
+    name: str, network: Recurrent, vectors: WordVectors, most_words: int, description: dict[str, Any], file: Path
+) -> AveragedTextModel:
+    average = description.get("average")
+    named = isinstance(average, dict) and all(isinstance(average.get(key), str) for key in ("lexicon", "attribute"))
+    if not isinstance(average, dict) or not named or not isinstance(average.get("values"), list):
+        raise EvenhandError(
+            f"{file} does not say which values the network averages over. Make it with `evenhand repair`."
+        )
+    words = load_lexicon(average["lexicon"]).attribute(average["attribute"])
+    values = tuple(words.value_index(str(value)) for value in average["values"])
+    ambiguous: Ambiguous = "exclude" if average.get("ambiguous") == "exclude" else "keep"
+    return AveragedTextModel(name, network, vectors, most_words, average["lexicon"], words, values, ambiguous)
 
 
 def _check_fit(

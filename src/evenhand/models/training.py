@@ -116,7 +116,8 @@ def _evaluate(network: FeedForward, x: Tensor, y: Tensor) -> tuple[float, float]
 def accuracy(network: torch.nn.Module, data: Dataset, held_out: bool) -> float:
     """The share of rows whose label the network gets right, on the training or on the held-out rows."""
     rows = ~data.train if held_out else data.train
-    x = torch.tensor(data.codes[rows], dtype=torch.float32)
+    dtype = next((weights.dtype for weights in network.parameters()), torch.float32)
+    x = torch.tensor(data.codes[rows], dtype=dtype)
     with torch.no_grad():
         right = network(x).argmax(1) == torch.tensor(data.labels[rows])
     return float(right.double().mean())

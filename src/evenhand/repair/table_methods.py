@@ -19,8 +19,8 @@ from evenhand.search.recorder import Findings
 Vote = Literal["models", "own"]
 TRAINED = ("augment", "certified", "pairing", "blind")
 REPAIRS = (*TRAINED, "average")
-STRENGTHS = {"certified": (0.1, 1.0), "pairing": (0.03, 0.3, 3.0)}  # what a sweep tries
-DEFAULT_STRENGTH = {"certified": 1.0, "pairing": 0.3}
+STRENGTHS = {"certified": (0.1, 1.0), "pairing": (0.1, 1.0, 3.0)}  # what a sweep tries
+DEFAULT_STRENGTH = {"certified": 1.0, "pairing": 3.0}
 OnStep = Callable[[str, float], None]  # what is trained, and the share of it that is done
 
 
@@ -50,8 +50,9 @@ class Workshop:
 
     @property
     def retrainable(self) -> bool:
-        """Whether the model is a network of ours, which can be trained again."""
-        return isinstance(self.original.module, FeedForward)
+        """Whether the model is a network of ours, with a score for each class, which can be trained again."""
+        module, classes = self.original.module, len(self.material.data.schema.label.values)
+        return isinstance(module, FeedForward) and module.widths[-1] == classes
 
     def retrained(self) -> Repaired:
         """Networks trained again in the same way without any repair: what the training alone brings."""

@@ -66,7 +66,7 @@ def sentences(summary: dict[str, Any]) -> list[str]:
         )
     if chosen["remaining"] is not None:
         found.append(
-            f"Of {chosen['remaining']['samples']:,} findings made from held-out rows against the model as it was, "
+            f"Of {chosen['remaining']['samples']:,} {chosen['remaining']['population']} against the model as it was, "
             f"{percent(chosen['remaining']['rate'], 2)} are findings still."
         )
     return [*found, *_accuracy_sentences(before, chosen, rows), *_cost(rows)]
@@ -75,7 +75,7 @@ def sentences(summary: dict[str, Any]) -> list[str]:
 def _accuracy_sentences(before: dict[str, Any], chosen: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
     if chosen["accuracy"] is None:
         return ["No rows are held out, so accuracy was not measured on people that the model has not seen."]
-    text = f"Accuracy on held-out rows: {chosen['accuracy']:.2%}; {points(chosen, before)} than the model as it was"
+    text = f"Accuracy on held-out data: {chosen['accuracy']:.2%}; {points(chosen, before)} than the model as it was"
     blind = rows.get("blind")
     if blind is not None and chosen is not blind:
         text += f", {points(chosen, blind)} than the blind reference ({blind['accuracy']:.2%})"

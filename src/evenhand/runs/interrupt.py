@@ -8,6 +8,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+class Stopped(Exception):  # noqa: N818 - a wish, not an error
+    """The user wants to stop; what is measured of this part of the work is not whole."""
+
+
 @contextmanager
 def interrupt_as_wish() -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether Ctrl-C was pressed; a second one interrupts at once, as usual.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -34,10 +34,11 @@ from evenhand.runs.audit import REPORT, SUMMARY, Stages, circumstances, classifi
 from evenhand.runs.config import Checked
 from evenhand.runs.findings import no_findings
 from evenhand.runs.repair_examples import examples_of, group_rows
+from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search
 from evenhand.search.seeds import choose_seeds
-from evenhand.search.space import TableSpace
+from evenhand.search.space import ModelT, SpaceT, TableSpace
 
 MODEL = "model"  # the name of the repaired model's files
 MOST_FINDINGS = 50_000  # independent findings that are looked at again
@@ -63,7 +64,7 @@ class RepairConfig(Checked):
     epochs: int = Field(default=Recipe.epochs, ge=1)
     half_width: float = Field(default=0.001, gt=0, lt=0.5)
     confidence: float = Field(default=0.95, gt=0, lt=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=2**62)  # others are counted on from it
     output: OutputForm = "auto"
 
 
@@ -73,7 +74,7 @@ class Repair:
 
     folder: Path
     summary: dict[str, Any]
-    model: nn.Module | None
+    model: Any  # of tables a torch.nn.Module, of texts a model that `evenhand.audit_text` could load
 
     def __repr__(self) -> str:
         chosen = self.summary["chosen"] or "nothing chosen"
@@ -111,28 +112,73 @@ def repair(
         for way in config.by:
             if way not in REPAIRS:
                 raise unknown_name("repair called", way, [*REPAIRS, "all"])
-        conditions = parse_conditions(config.choose) if config.choose else []
+        if config.choose:
+            parse_conditions(config.choose)  # a mistake is said before the work
         classifier, model_name = classifier_of(dataset, model, CPU, config.output)
-        work = _Work(config, dataset, classifier, sweep=ways == ["all"], stages=stages, on_step=on_step)
+        work = _Work(config, dataset, classifier, model_name, ways == ["all"], stages, on_step)
         work.check()
-    with result_folder(out) as folder, one_thread(CPU):
+    with one_thread(CPU):
+        return finished(out, config.choose, work)
+
+
+class Work(Protocol):
+    """A repair of tables or of texts, in parts."""
+
+    def judged(self) -> tuple[list[Judged], list[Judged]]:
+        """The repairs, and what they are compared with, of which the first is the model as it was."""
+
+    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
+        """What `summary.json` holds."""
+
+    def save(self, model: Any, summary: dict[str, Any], path: Path) -> None:
+        """Write the repaired model."""
+
+
+def finished(out: str | Path | None, condition: str | None, work: Work) -> Repair:
+    """Do the work, choose, and write model, summary and report. What is there already is replaced at the end."""
+    conditions = parse_conditions(condition) if condition else []
+    with result_folder(out) as folder:
         rows, originals = work.judged()
-        before = originals[0]
-        trades = [Trade(row.kept.validation_accuracy, row.kept.validation_rate) for row in rows]
-        start = Trade(before.kept.validation_accuracy, before.kept.validation_rate)
-        number = choose(trades, start, conditions)
-        summary = work.summary(rows, originals, None if number is None else rows[number], model_name)
-        if number is None:
+        trades = [Trade(row.kept.validation_accuracy, row.kept.validation_rate) for row in [originals[0], *rows]]
+        number = choose(trades[1:], trades[0], conditions)
+        chosen = None if number is None else rows[number]
+        summary = work.summary(rows, originals, chosen)
+        if chosen is None:
             for file in network_files(folder / MODEL):
                 file.unlink(missing_ok=True)
         else:
-            _save(rows[number].network, work, summary, folder / MODEL)
+            work.save(chosen.network, summary, folder / MODEL)
         write_json(folder / SUMMARY, summary)
         write_repair_report(folder / REPORT, summary)
-    result = Repair(folder, read_json(folder / SUMMARY), None if number is None else rows[number].network)
+    result = Repair(folder, read_json(folder / SUMMARY), None if chosen is None else chosen.network)
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
+
+
+def compared(rows: list[Judged], originals: list[Judged]) -> list[dict[str, Any]]:
+    """All models once, with which of them are not beaten in both accuracy and rate."""
+    everything = list({row.name: row for row in (*originals, *rows)}.values())
+    kept = [row.kept for row in everything]
+    trades = [
+        Trade(one.validation_accuracy if one.accuracy is None else one.accuracy, one.uniform.share) for one in kept
+    ]
+    return [row.as_dict() | {"front": best} for row, best in zip(everything, front(trades), strict=True)]
+
+
+def search_all(
+    model: ModelT,
+    space: SpaceT,
+    method: Method[SpaceT, ModelT],
+    samples: NDArray[np.int32],
+    rows: NDArray[np.int64],
+    seed: int,
+    limits: Limits,
+) -> list[Findings]:
+    """All findings of a search."""
+    found: list[Findings] = []
+    Search(model, space, method, seed=seed, limits=limits, sink=found.append).run(samples, rows)
+    return found
 
 
 @dataclass(frozen=True)
@@ -142,6 +188,7 @@ class _Work:
     config: RepairConfig
     data: Dataset
     original: Classifier
+    model_name: str
     sweep: bool
     stages: Stages
     on_step: OnStep
@@ -207,12 +254,11 @@ class _Work:
         """What a search with the original model finds from training rows, or from held-out ones."""
         found: list[Findings] = []
         if train or not self.data.train.all():
-            limits = Limits(steps=self.config.steps)
-            method = make_method(self.config.method)
-            search = Search(self.original, self.space, method, seed=self.config.seed, limits=limits, sink=found.append)
             rows = choose_seeds(self.data, self.config.seeds, self.config.seed, train=train)
-            self.on_step("findings", 0.3 if train else 0.7)
-            search.run(self.data.codes[rows], rows)
+            self.on_step(f"findings from {'training' if train else 'held-out'} rows", 0)
+            method, limits = make_method(self.config.method), Limits(steps=self.config.steps)
+            codes = self.data.codes[rows]
+            found = search_all(self.original, self.space, method, codes, rows, self.config.seed, limits)
         return joined_findings(found, self.space)
 
     def _judge(self, workshop: Workshop, findings: NDArray[np.int32]) -> Judge:
@@ -235,14 +281,8 @@ class _Work:
             verdicts.append(judge.verdict(network, output))
         return Judged(repaired.name, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
 
-    def summary(
-        self, rows: list[Judged], originals: list[Judged], chosen: Judged | None, model_name: str
-    ) -> dict[str, Any]:
+    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
         """What `summary.json` holds."""
-        everything = [*originals, *(row for row in rows if row.by != "blind")]
-        trades = [
-            Trade(row.kept.accuracy or row.kept.validation_accuracy, row.kept.uniform.share) for row in everything
-        ]
         after = originals[0] if chosen is None else chosen
         return {
             "evenhand": evenhand.__version__,
@@ -251,10 +291,10 @@ class _Work:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "dataset": {"name": self.data.name, "title": self.data.schema.title, "rows": len(self.data.codes)},
             "protected": self.config.protected,
-            "model": {"name": model_name, "output": self.original.output},
+            "model": {"name": self.model_name, "output": self.original.output},
             "config": self.config.model_dump(),
             "command": self.command(),
-            "rows": [row.as_dict() | {"front": best} for row, best in zip(everything, front(trades), strict=True)],
+            "rows": compared(rows, originals),
             "chosen": None if chosen is None else chosen.name,
             "groups": group_rows(self.data, self.space, originals[0].kept.right, after.kept.right),
             "examples": examples_of(self.data, self.space, self.original, after.network, self.config.seed),
@@ -274,6 +314,33 @@ class _Work:
                 words += [f"--{name.replace('_', '-')}", str(value)]
         return shlex.join(words)
 
+    def save(self, model: nn.Module, summary: dict[str, Any], path: Path) -> None:
+        """The repaired model as an ordinary file for `--model`."""
+        data = self.data
+        description: dict[str, Any] = {
+            "dataset": data.name,
+            "attributes": data.schema.names,
+            "classes": data.schema.label.values,
+            "made_by": self.command(),
+            "repair": summary["chosen"],
+            "protected": self.config.protected,
+            "accuracy": {
+                "train": round(accuracy(model, data, held_out=False), 4),
+                "held_out": None if data.train.all() else round(accuracy(model, data, held_out=True), 4),
+            },
+        }
+        if isinstance(model, Averaged):
+            inner = None if isinstance(model.inner, FeedForward) else self.config.model
+            if inner is not None and ":" not in inner:
+                raise EvenhandError(
+                    "An averaged model can be written only where its inner model has a name that finds it again: give "
+                    "the model as module:function."
+                )
+            save_averaged(model, description, path, inner)
+        else:
+            assert isinstance(model, FeedForward)
+            save_network(model, description, path)
+
 
 def joined_findings(parts: list[Findings], space: TableSpace) -> Findings:
     """Several batches of findings as one."""
@@ -281,31 +348,3 @@ def joined_findings(parts: list[Findings], space: TableSpace) -> Findings:
         return no_findings(len(space.sizes), len(space.protected))
     names = Findings.__dataclass_fields__
     return Findings(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
-
-
-def _save(network: nn.Module, work: _Work, summary: dict[str, Any], path: Path) -> None:
-    """The repaired model as an ordinary file for `--model`."""
-    data = work.data
-    description: dict[str, Any] = {
-        "dataset": data.name,
-        "attributes": data.schema.names,
-        "classes": data.schema.label.values,
-        "made_by": work.command(),
-        "repair": summary["chosen"],
-        "protected": work.config.protected,
-        "accuracy": {
-            "train": round(accuracy(network, data, held_out=False), 4),
-            "held_out": None if data.train.all() else round(accuracy(network, data, held_out=True), 4),
-        },
-    }
-    if isinstance(network, Averaged):
-        inner = None if isinstance(network.inner, FeedForward) else work.config.model
-        if inner is not None and ":" not in inner:
-            raise EvenhandError(
-                "An averaged model can be written only where its inner model has a name that finds it again: give the "
-                "model as module:function."
-            )
-        save_averaged(network, description, path, inner)
-    else:
-        assert isinstance(network, FeedForward)
-        save_network(network, description, path)

@@ -71,7 +71,7 @@ def _cards(
         attributes = data.schema.attributes
         cards.append({
             "person": ", ".join(attributes[i].sentence(codes[i]) for i in free),
-            "values": ", ".join(attributes[i].sentence(codes[i]) for i in space.protected),
+            "own_values": ", ".join(attributes[i].sentence(codes[i]) for i in space.protected),
             "other_values": ", ".join(attributes[i].sentence(other[i]) for i in space.protected),
             "differs": when,
             "label": label.text(int(differs.label[row])),

@@ -1,42 +1,32 @@
 """The paper's tables for texts made again: all rows, several at a time, each in a process of its own."""
 
 import importlib.util
-import multiprocessing
-import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
-from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Event
 from typing import Any
 
-from evenhand.errors import EvenhandError
 from evenhand.files import read_json
 from evenhand.measure.similarity import Encoder, load_encoder
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text_loading import load_text_model
 from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.processes import Interrupted, Say, all_results, default_workers
 from evenhand.runs.text_paper import TEXT_PAPER, TextRow
-from evenhand.runs.text_rows import DEAREST, LEXICON, Ground, InterruptedRow, RowResult, Say, TextPlan, measure_row
+from evenhand.runs.text_rows import DEAREST, LEXICON, Ground, RowResult, TextPlan, measure_row
 from evenhand.text.corpus import Corpus, load_corpus
 from evenhand.text.lexicon import load_lexicon
 from evenhand.text.vectors import WordVectors, load_vectors
 
-MOST_WORKERS = 4  # each holds a gigabyte or two
-POLL_SECONDS = 0.2
 Download = Callable[[str, int, int], None]  # what, bytes so far, bytes in all
 Load = Callable[[TextRow], Ground]
 
 
 @cache
-def _corpus(name: str) -> Corpus:
+def builtin_corpus(name: str) -> Corpus:
+    """A built-in corpus, read once in a process."""
     return load_corpus(name)
 
 
@@ -53,7 +43,7 @@ def _encoder() -> Encoder | None:
 
 def builtin_ground(row: TextRow) -> Ground:
     """A built-in corpus and network, and the paper's words."""
-    corpus, vectors = _corpus(row.corpus), _vectors()
+    corpus, vectors = builtin_corpus(row.corpus), _vectors()
     words = load_lexicon(LEXICON).attribute(row.protected)
     model = load_text_model(corpus, row.network, None, vectors)
     description = read_json(network_files(BUILTIN / f"{row.corpus}-{row.network}")[1])
@@ -93,12 +83,6 @@ class TextReproduction:
         }
 
 
-def default_workers() -> int:
-    """One for each core that this process may use, within reason."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_WORKERS, cores)
-
-
 def reproduce_text(
     plan: TextPlan,
     say: Say = lambda text: None,
@@ -116,8 +100,8 @@ def reproduce_text(
     results: dict[TextRow, RowResult] = {}
     order = sorted(rows, key=lambda row: row.protected != DEAREST)  # so that no process ends with one of them alone
     with interrupt_as_wish() as interrupted:
-        measured = _one_by_one if workers == 1 else partial(_in_processes, workers=workers)
-        for result in measured(order, plan, load, say, interrupted):
+        task = partial(_measured, plan=plan, load=load)
+        for result in all_results(order, task, say, interrupted, workers):
             results[result.row] = result
             seconds = sum(run.seconds for run in result.runs.values())
             say(f"{'/'.join(result.row)}: done in {seconds:,.0f} s, {len(results)} of {len(rows)} rows")
@@ -128,73 +112,5 @@ def reproduce_text(
     return TextReproduction(plan, whole, left_out, time.perf_counter() - start, workers)
 
 
-def _one_by_one(
-    rows: Sequence[TextRow], plan: TextPlan, load: Load, say: Say, interrupted: Callable[[], bool]
-) -> Iterator[RowResult]:
-    for row in rows:
-        try:
-            yield measure_row(row, plan, load(row), say, interrupted)
-        except InterruptedRow:
-            return
-
-
-class _Worker:
-    """What a process was told when it began."""
-
-    stop: Event
-    messages: "SimpleQueue[str]"
-
-
-def _begin(stop: Event, messages: "SimpleQueue[str]") -> None:
-    """A terminal sends Ctrl-C to all processes; the first one alone decides what it means."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _Worker.stop, _Worker.messages = stop, messages
-
-
-def _measure(row: TextRow, plan: TextPlan, load: Load) -> RowResult | None:
-    """In a process: one row, or nothing where the user wants to stop."""
-    if _Worker.stop.is_set():
-        return None
-    try:
-        return measure_row(row, plan, load(row), _Worker.messages.put, _Worker.stop.is_set)
-    except InterruptedRow:
-        return None
-
-
-def _in_processes(
-    rows: Sequence[TextRow], plan: TextPlan, load: Load, say: Say, interrupted: Callable[[], bool], workers: int
-) -> Iterator[RowResult]:
-    """Rows as they are done. Processes are spawned: a copy of one that runs torch may hang."""
-    context = multiprocessing.get_context("spawn")
-    stop, messages = context.Event(), context.SimpleQueue()
-    pool = ProcessPoolExecutor(workers, context, _begin, (stop, messages))
-    try:
-        with _deaf_to_interrupts():
-            waiting = {pool.submit(_measure, row, plan, load) for row in rows}
-        while waiting:
-            done, waiting = wait(waiting, POLL_SECONDS, FIRST_COMPLETED)
-            while not messages.empty():
-                say(messages.get())
-            if interrupted():
-                stop.set()
-            yield from (result for future in done if (result := future.result()) is not None)
-    except BrokenProcessPool as error:
-        raise EvenhandError(
-            "A process that measured a row was ended from outside, perhaps for want of memory. Try --workers 1."
-        ) from error
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes that begin in this block do not hear Ctrl-C while they load what they need to handle it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+def _measured(row: TextRow, say: Say, interrupted: Interrupted, plan: TextPlan, load: Load) -> RowResult:
+    return measure_row(row, plan, load(row), say, interrupted)

@@ -1,6 +1,5 @@
 """One row of the paper's tables for texts: every method on one corpus, network and protected attribute."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,6 +14,8 @@ from evenhand.models.devices import one_thread
 from evenhand.models.text_loading import TextModel
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import no_findings
+from evenhand.runs.interrupt import Stopped
+from evenhand.runs.processes import Interrupted, Say
 from evenhand.runs.text_paper import TextRow
 from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.recorder import PHASES, Counts, Findings
@@ -32,8 +33,6 @@ DEAREST = "country"  # by far the most values, so by far the most variants to lo
 CPU = torch.device("cpu")
 MEASURED = 5000  # local findings, chosen at random, whose distance to their texts is measured
 
-Say = Callable[[str], None]
-Interrupted = Callable[[], bool]
 Means = dict[str, float]  # of the measures of validity, by name; empty without findings
 
 
@@ -50,10 +49,6 @@ class TextPlan:
 
 
 QUICK_TEXT = TextPlan(seeds=100, dearest_seeds=50, steps=20, enough=100, enough_steps=0, similar=40)
-
-
-class InterruptedRow(Exception):  # noqa: N818 - a wish, not an error
-    """The user wants to stop; what is measured of this row is not whole."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +113,7 @@ def measure_row(row: TextRow, plan: TextPlan, ground: Ground, say: Say, interrup
     with one_thread(CPU):
         for name in TWO_PHASES + ONLY_GLOBAL:
             if interrupted():
-                raise InterruptedRow
+                raise Stopped
             say(f"{'/'.join(row)}: {name} from {len(seeds):,} seeds")
             runs[name], raw = _run(world, name, plan, ground.encoder, interrupted)
     return RowResult(row, len(seeds), raw, runs, ground.quality)
@@ -178,7 +173,7 @@ def _search(world: TextSearchWorld, name: str, limits: Limits, enough: int, inte
     )
     result = search.run(np.arange(len(world.sources), dtype=np.int32)[:, None], world.sources.rows)
     if interrupted():
-        raise InterruptedRow
+        raise Stopped
     seconds = sum(result.seconds.values())
     if result.counts.all_findings >= enough:  # the last are counted when all is over
         times.append(seconds)

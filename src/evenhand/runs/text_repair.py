@@ -1,0 +1,304 @@
+"""Repairing a recurrent classifier of texts: fine-tuned on training texts, judged on held-out ones."""
+
+import shlex
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+import evenhand
+from evenhand.errors import EvenhandError, unknown_name
+from evenhand.files import read_json
+from evenhand.measure.rates import Rate
+from evenhand.measure.verdict import Judged, Verdict
+from evenhand.methods.registry import make_text_method
+from evenhand.models.devices import one_thread
+from evenhand.models.loading import BUILTIN
+from evenhand.models.network import network_files
+from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
+from evenhand.models.text_loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
+from evenhand.repair.text_certified import certified_texts
+from evenhand.repair.text_data import FoundPair, TextMaterial
+from evenhand.repair.text_findings import found_pairs
+from evenhand.repair.text_fit import RepairStep, text_repair
+from evenhand.repair.text_repair import averaged_text_model, repair_text_network, text_scores
+from evenhand.runs.audit import Stages, circumstances
+from evenhand.runs.config import Checked, TextAuditConfig
+from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
+from evenhand.runs.text_audit import Download, Setting, load_setting, with_lasting_names
+from evenhand.runs.text_repair_examples import text_examples, value_rows
+from evenhand.runs.text_world import TextSearchWorld, still_world
+from evenhand.search.check import check
+from evenhand.search.search import Limits
+from evenhand.text.corpus import Corpus
+from evenhand.text.lexicon import DEFAULT as DEFAULT_LEXICON
+
+TEXT_REPAIRS = ("pairing", "augment", "certified", "blind", "average")
+CPU = torch.device("cpu")
+SEARCHED = ("dataset", "protected", "model", "text", "label", "split", "network", "lexicon", "vectors", "seed")
+
+
+class TextRepairConfig(Checked):
+    """Everything that, with the corpus and the model, decides a repair of texts."""
+
+    dataset: str
+    protected: list[str] = Field(min_length=1, max_length=1)
+    model: str | None = None
+    network: str | None = None
+    lexicon: str = DEFAULT_LEXICON
+    text: str | None = None
+    label: str | None = None
+    split: str | None = None
+    vectors: str = "glove"
+    by: list[str] = Field(default=["pairing"], min_length=1)
+    share: float = Field(default=0.05, gt=0, le=1)
+    repeats: int = Field(default=1, ge=1)
+    strength: float | None = Field(default=None, gt=0)
+    choose: str | None = None
+    method: str = "adf-asc"
+    seeds: int = Field(default=300, ge=1)
+    steps: int = Field(default=100, ge=0)  # of local walks
+    training_steps: int | None = Field(default=None, ge=1)  # of fine-tuning
+    texts: int = Field(default=10_000, ge=1)  # held-out texts that accuracy is measured on
+    mentioning: int = Field(default=2_000, ge=1)  # texts of each split that rates are measured on
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    seed: int = 0
+
+    @property
+    def audit(self) -> TextAuditConfig:
+        """What a search for findings is asked."""
+        return TextAuditConfig.checked(
+            **{name: getattr(self, name) for name in SEARCHED}, method=self.method, seeds=self.seeds, device="cpu"
+        )
+
+
+def repair_text(
+    data: str | Corpus,
+    protected: str | list[str],
+    by: str | list[str] = "pairing",
+    *,
+    out: str | Path | None = None,
+    on_step: OnStep = lambda what, share: None,
+    on_download: Download = lambda what, done, total: None,
+    **settings: Any,
+) -> Repair:
+    """Make a classifier of texts whose labels depend less, or not at all, on protected words; say what it costs.
+
+    `by` is one or several of pairing, augment, certified, blind and average, or "all". Other settings: see
+    `TextRepairConfig`. The model must be one of our recurrent networks.
+    """
+    stages = Stages()
+    with stages.timed("load"):
+        ways = [way.strip() for way in by.split(",")] if isinstance(by, str) else by
+        names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
+        config = TextRepairConfig.checked(
+            dataset=data.name if isinstance(data, Corpus) else data,
+            protected=names,
+            by=list(TEXT_REPAIRS) if ways == ["all"] else ways,
+            **with_lasting_names(settings),
+        )
+        for way in config.by:
+            if way not in TEXT_REPAIRS:
+                raise unknown_name("repair called", way, [*TEXT_REPAIRS, "all"])
+        make_text_method(config.method)
+        setting = load_setting(config.audit, data if isinstance(data, Corpus) else None, on_download)
+        if not isinstance(setting.model, RecurrentModel):
+            raise EvenhandError(
+                f"{setting.model.name} cannot be repaired: repairs of texts are for the LSTM and GRU networks of "
+                "`evenhand train`, as they were trained."
+            )
+        work = TextWork(config, setting, setting.model, stages, on_step)
+    with one_thread(CPU):
+        return finished(out, config.choose, work)
+
+
+@dataclass
+class TextWork:
+    """The parts of one repair of texts."""
+
+    config: TextRepairConfig
+    setting: Setting
+    original: RecurrentModel
+    stages: Stages
+    on_step: OnStep
+    found: int = 0  # findings from training texts
+    used: int = 0  # of them, those that augment learned from
+
+    @cached_property
+    def material(self) -> TextMaterial:
+        """What repairs learn from."""
+        model, mentions = self.original, self.setting.mentions
+        return TextMaterial(
+            model.network, model.vectors, model.most_words, self.setting.corpus, mentions.words, mentions.ambiguous
+        )
+
+    def judged(self) -> tuple[list[Judged], list[Judged]]:
+        """The repairs, and what they are compared with: the model as it was, and a blind one."""
+        with self.stages.timed("findings"):
+            self.on_step("findings from held-out texts", 0)
+            judge = TextJudge(self, *self.search(train=False))
+        with self.stages.timed("training"):
+            made = {way: self.made(way) for way in dict.fromkeys(["blind", *self.config.by])}
+        with self.stages.timed("measuring"):
+            everything: dict[str, list[RecurrentText]] = {"original": [self.original], **made}
+            rows = {by: self._row(by, models, judge) for by, models in everything.items()}
+        self.judge = judge
+        return [rows[way] for way in self.config.by], [rows["original"], rows["blind"]]
+
+    def _row(self, by: str, models: list[RecurrentText], judge: "TextJudge") -> Judged:
+        verdicts = []
+        for number, model in enumerate(models):
+            self.on_step(f"measuring {by}", number / len(models))
+            verdicts.append(judge.verdict(model))
+        return Judged(by, by, {}, self.used if by == "augment" else 0, verdicts, list(models))
+
+    def made(self, way: str) -> list[RecurrentText]:
+        """The models of a way to repair, one for each repeat."""
+        if way == "average":
+            return [averaged_text_model(self.material, self.config.lexicon)]
+        material = replace(self.material, findings=self.learned()) if way == "augment" else self.material
+        settings: dict[str, Any] = {"strength": self.config.strength} if way in ("pairing", "certified") else {}
+        settings |= {"steps": self.config.training_steps, "share": self.config.share}
+        given = {name: value for name, value in settings.items() if value is not None}
+        models: list[RecurrentText] = []
+        for repeat in range(self.config.repeats):
+
+            def on_step(step: RepairStep, done: int = repeat) -> None:
+                self.on_step(way, (done + step.number / step.steps) / self.config.repeats)
+
+            how = text_repair(way, seed=self.config.seed + repeat, **given)  # type: ignore[arg-type]
+            models.append(repair_text_network(material, how, on_step))
+        return models
+
+    def learned(self) -> list[FoundPair]:
+        """What a search from training texts finds, as pairs of words with one label."""
+        self.on_step("findings from training texts", 0)
+        world, x, swaps = self.search(train=True)
+        if not len(x):
+            raise EvenhandError(
+                f"There is nothing to learn from: {self.config.method} found no pair in the training texts. Nothing is "
+                "changed. Try another --method, more --seeds, or --by blind."
+            )
+        self.found, self.used = len(x), max(1, round(self.config.share * len(x)))
+        return found_pairs(world.space, world.model, x, swaps)
+
+    def search(self, train: bool) -> tuple[TextSearchWorld, Tensor, Tensor]:
+        """A search's world, what it found (n, 2 + width) and the witnesses' swaps (n,)."""
+        config = self.config
+        sources = self.setting.mentions.choose(train, config.seeds, config.seed)
+        if not len(sources):
+            raise self.setting.mentions.nothing()
+        world = self.setting.world(sources, config.audit)
+        rows = np.arange(len(sources), dtype=np.int32)
+        method, limits = make_text_method(config.method), Limits(steps=config.steps)
+        found = search_all(world.model, world.space, method, rows[:, None], sources.rows, config.seed, limits)
+        x = torch.tensor(np.concatenate([part.sample for part in found]) if found else [], dtype=torch.long)
+        swaps = torch.tensor(np.concatenate([part.witness[:, 0] for part in found]) if found else [], dtype=torch.long)
+        return world, x, swaps
+
+    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
+        """What `summary.json` holds."""
+        corpus, after = self.setting.corpus, originals[0] if chosen is None else chosen
+        world = self.judge.still["held_out"]
+        model = after.networks[after.best]
+        return {
+            "evenhand": evenhand.__version__,
+            "kind": "repair",
+            "domain": "text",
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "dataset": {"name": corpus.name, "title": corpus.title, "rows": len(corpus)},
+            "protected": self.config.protected,
+            "model": {"name": self.original.name, "kind": self.original.kind},
+            "config": self.config.model_dump(),
+            "command": self.command(),
+            "rows": compared(rows, originals),
+            "chosen": None if chosen is None else chosen.name,
+            "groups": value_rows(self.judge, self.original, model),
+            "examples": text_examples(world, self.original, model, corpus.classes),
+            **circumstances(world.model, self.stages),
+            "seed": self.config.seed,
+        }
+
+    def command(self) -> str:
+        """The command that does the same again."""
+        config, fields = self.config, TextRepairConfig.model_fields
+        words = ["evenhand", "repair", config.dataset, "--protected", config.protected[0], "--by", ",".join(config.by)]
+        for name, field in fields.items():
+            value = getattr(config, name)
+            if name not in ("dataset", "protected", "by") and value != field.default:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return shlex.join(words)
+
+    def save(self, model: RecurrentText, summary: dict[str, Any], path: Path) -> None:
+        """The repaired model as an ordinary file for `--model`."""
+        before = self.config.model or BUILTIN / f"{self.setting.corpus.name}-{self.config.network or DEFAULT_CELL}"
+        description = read_json(network_files(Path(before))[1])
+        kept = {name: value for name, value in description.items() if name not in ("quality", "training")}
+        repaired = {"made_by": self.command(), "repair": summary["chosen"], "protected": self.config.protected}
+        save_recurrent_text(model, kept | repaired, path)
+
+
+class TextJudge:
+    """Measures models of one corpus in the same way."""
+
+    def __init__(self, work: TextWork, world: TextSearchWorld, findings: Tensor, swaps: Tensor) -> None:  # noqa: ARG002 - as a search gives it
+        self.work, self.world, self.findings = work, world, findings
+        config, corpus = work.config, work.setting.corpus
+        rng = np.random.default_rng(config.seed)
+        self.held_out = rng.permutation(np.flatnonzero(~corpus.train))[: config.texts]
+        self.train = rng.permutation(np.flatnonzero(corpus.train))[: config.texts]
+        self.still = {name: self._still(train) for name, train in (("train", True), ("held_out", False))}
+
+    def _still(self, train: bool) -> TextSearchWorld:
+        setting, config = self.work.setting, self.work.config
+        sources = setting.mentions.choose(train, config.mentioning, config.seed)
+        return still_world(sources, setting.mentions.words, setting.model, config.audit, CPU)
+
+    def verdict(self, model: RecurrentText) -> Verdict:
+        """All figures of one model."""
+        right = self.right(model, self.held_out)
+        confidence, name = self.work.config.confidence, self.work.setting.corpus.name
+        rates = {}
+        for part, world in self.still.items():
+            words = f"{'training' if part == 'train' else 'held-out'} texts of {name} that mention the attribute"
+            samples = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
+            rates[part] = self._rate(model, world, samples, words)
+        remaining = None
+        if len(self.findings):
+            remaining = self._rate(model, self.world, self.findings, "findings made from held-out texts")
+        return Verdict(
+            float(right.mean()),
+            right,
+            rates["held_out"],
+            None,
+            remaining,
+            self._certified(model, confidence),
+            float(self.right(model, self.train).mean()),
+            rates["train"].share,
+        )
+
+    def right(self, model: RecurrentText, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(n,) which texts of the corpus get the label that they have."""
+        corpus = self.work.setting.corpus
+        scores = text_scores(model, [corpus.text(row) for row in rows.tolist()], self.work.material)
+        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == corpus.labels[rows]
+        return found
+
+    def _rate(self, model: RecurrentText, world: TextSearchWorld, x: Tensor, words: str) -> Rate:
+        hit = check(model.classifier(world.space.texts, CPU, None), world.space, x).hit
+        return Rate(words, int(hit.sum()), len(x), self.work.config.confidence)
+
+    def _certified(self, model: RecurrentText, confidence: float) -> Rate:
+        """Proved by bounds; a model that does not look at mentions needs none."""
+        texts = self.work.material.marked(self.still["held_out"].sources.rows)
+        words = "held-out texts whose label is proved"
+        if isinstance(model, BlindModel | AveragedTextModel):
+            return Rate(words, len(texts), len(texts), confidence)
+        return Rate(words, int(certified_texts(self.work.material, model.network, texts).sum()), len(texts), confidence)
