@@ -16,7 +16,7 @@ from evenhand.models.text_by_construction import BlindModel
 from evenhand.repair.text_certified import boxes, certified_texts
 from evenhand.repair.text_data import FoundPair, NearWords, TextMaterial
 from evenhand.repair.text_findings import found_pairs
-from evenhand.repair.text_fit import RepairStep, TextRepair, text_repair
+from evenhand.repair.text_fit import RepairStep, TextRepair, looks_of, text_repair
 from evenhand.repair.text_lessons import Groups, spread
 from evenhand.repair.text_repair import averaged_text_model, commonest_values, repair_text_network, text_quality
 from evenhand.search.check import check
@@ -88,7 +88,9 @@ def test_the_given_network_stays_and_the_same_seed_repeats() -> None:
     assert all(torch.equal(weights[name], tensor) for name, tensor in of.network.state_dict().items())
     assert [step.number for step in steps] == [*range(1, 13)] * 3
     assert steps[11].left == 0
-    assert sum(step.validation_loss is not None for step in steps[:12]) == 8
+    assert [step.number for step in steps[:12] if step.validation_loss is not None] == [12]
+    assert looks_of(80) == {40, 80}
+    assert looks_of(400) == set(range(50, 401, 50))
     assert any(step.best for step in steps[:12])
 
 

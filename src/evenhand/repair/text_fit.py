@@ -19,9 +19,8 @@ from evenhand.repair.text_data import TextMaterial, Words, padded
 from evenhand.text.tokens import tokenize
 
 By = Literal["pairing", "augment", "certified", "blind"]
-CHECKS = 8  # how often the validation part is looked at
-VALIDATION_TEXTS = 4000  # random ones, at most, and at most so large a share of the training split:
-VALIDATION_SHARE = 0.1
+CHECKS, CHECK_STEPS = 8, 40  # how often the validation part is looked at, at most, and after how many steps, at least
+VALIDATION_SHARE = 0.1  # of the training split, at most
 POOL_BATCHES = 16  # texts of so many batches are sorted by length together
 
 
@@ -43,11 +42,14 @@ class TextRepair:
     moved_words: int = 12  # near words in the place of others, up to so many in a text
     share: float = 0.05  # augment: findings that are added, as a share of those given
     settle: bool = False  # move the threshold at the end, so that as many texts as before get the second of two labels
+    validation_texts: int = 4000  # random training texts that are not learned from
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.batch_rows, self.group_rows) < 1 or self.members < 2:
-            raise EvenhandError("Steps, batch rows and group rows must be at least 1, members at least 2.")
+        if min(self.steps, self.batch_rows, self.group_rows, self.validation_texts) < 1 or self.members < 2:
+            raise EvenhandError(
+                "Steps, batch rows, group rows and validation texts must be at least 1, members at least 2."
+            )
         if not 0 < self.share <= 1:
             raise EvenhandError(f"The share of findings is {self.share}; it must be above 0 and at most 1.")
         if not 0 <= self.memory <= 1 or self.strength < 0:
@@ -109,7 +111,7 @@ def fine_tune(
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.learning_rate, total_steps=how.steps + 1)
         rng, start = np.random.default_rng([how.seed, 1]), time.perf_counter()
         best, lowest = copy.deepcopy(network.state_dict()), float("inf")
-        looks = {round(how.steps * part / CHECKS) for part in range(1, CHECKS + 1)}
+        looks = looks_of(how.steps)
         for number, batch in enumerate(plain.batches(how, rng), start=1):
             optimizer.zero_grad(set_to_none=True)
             loss = plain.loss(network, batch) + lesson.loss(network, number / how.steps, rng)
@@ -132,13 +134,19 @@ def fine_tune(
     return network.eval()
 
 
+def looks_of(steps: int) -> set[int]:
+    """The steps after which the validation part is looked at: evenly apart, the last of them is the last step."""
+    looks = max(1, min(CHECKS, steps // CHECK_STEPS))
+    return {round(steps * part / looks) for part in range(1, looks + 1)}
+
+
 class _Plain:
     """Random training texts with their labels, both classes weighing alike as when the network was made."""
 
     def __init__(self, material: TextMaterial, how: TextRepair, reading: Callable[[list[str]], list[str]]) -> None:
         corpus = material.corpus
         rows = np.random.default_rng([how.seed, 0]).permutation(np.flatnonzero(corpus.train))
-        held = max(1, min(VALIDATION_TEXTS, round(len(rows) * VALIDATION_SHARE)))
+        held = max(1, min(how.validation_texts, round(len(rows) * VALIDATION_SHARE)))
         rows = rows[: held + how.steps * how.batch_rows]
         self.table, self.memory = material.table, how.memory
         self.texts = [self._numbers(material, corpus.text(row), reading) for row in rows.tolist()]

@@ -66,6 +66,7 @@ class TextRepairConfig(Checked):
     seeds: int = Field(default=300, ge=1)
     steps: int = Field(default=100, ge=0)  # of local walks
     training_steps: int | None = Field(default=None, ge=1)  # of fine-tuning
+    validation_texts: int = Field(default=4_000, ge=1)  # training texts that no network is fitted on
     texts: int = Field(default=10_000, ge=1)  # held-out texts that accuracy is measured on
     mentioning: int = Field(default=2_000, ge=1)  # texts of each split that rates are measured on
     confidence: float = Field(default=0.95, gt=0, lt=1)
@@ -166,6 +167,7 @@ class TextWork:
         material = replace(self.material, findings=self.learned()) if way == "augment" else self.material
         settings: dict[str, Any] = {"strength": self.config.strength} if way in ("pairing", "certified") else {}
         settings |= {"steps": self.config.training_steps, "share": self.config.share}
+        settings["validation_texts"] = self.config.validation_texts
         given = {name: value for name, value in settings.items() if value is not None}
         models: list[RecurrentText] = []
         for repeat in range(self.config.repeats):
@@ -194,7 +196,7 @@ class TextWork:
         config = self.config
         sources = self.setting.mentions.choose(train, config.seeds, config.seed)
         if not len(sources):
-            raise self.setting.mentions.nothing()
+            raise self.setting.mentions.nothing() if train else self._nothing_held_out()
         world = self.setting.world(sources, config.audit)
         rows = np.arange(len(sources), dtype=np.int32)
         method, limits = make_text_method(config.method), Limits(steps=config.steps)
@@ -202,6 +204,12 @@ class TextWork:
         x = torch.tensor(np.concatenate([part.sample for part in found]) if found else [], dtype=torch.long)
         swaps = torch.tensor(np.concatenate([part.witness[:, 0] for part in found]) if found else [], dtype=torch.long)
         return world, x, swaps
+
+    def _nothing_held_out(self) -> EvenhandError:
+        return EvenhandError(
+            f"No held-out text of {self.setting.corpus.name} mentions {self.setting.mentions.what}, so a repair could "
+            "not be judged. Hold out more texts (--split names a column that says which), or choose another attribute."
+        )
 
     def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
         """What `summary.json` holds."""

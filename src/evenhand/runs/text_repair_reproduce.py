@@ -31,11 +31,14 @@ class TextRepairPlan:
     steps: int = 100
     training_steps: int | None = None  # None: what each repair has by default
     repeats: int = 5
+    validation_texts: int = 4_000
     texts: int = 10_000
     mentioning: int = 500
 
 
-QUICK_TEXT_REPAIR = TextRepairPlan(seeds=60, steps=20, training_steps=60, repeats=1, texts=2_000, mentioning=100)
+QUICK_TEXT_REPAIR = TextRepairPlan(
+    seeds=100, steps=20, training_steps=40, repeats=1, validation_texts=500, texts=2_000, mentioning=100
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan:
     config = TextRepairConfig(
         dataset=row.corpus, protected=[row.protected], network=row.network, lexicon=LEXICON, by=list(WAYS),
         method=SOURCE, seeds=plan.seeds, steps=plan.steps, training_steps=plan.training_steps, repeats=plan.repeats,
-        texts=plan.texts, mentioning=plan.mentioning,
+        texts=plan.texts, mentioning=plan.mentioning, validation_texts=plan.validation_texts,
     )  # fmt: skip
     setting = load_setting(config.audit, builtin_corpus(row.corpus), lambda what, done, total: None)
     assert isinstance(setting.model, RecurrentModel)
