@@ -12,6 +12,7 @@ __all__ = [
     "Dataset",
     "EvenhandError",
     "Measurement",
+    "Repair",
     "Schema",
     "TextAudit",
     "__version__",
@@ -21,6 +22,8 @@ __all__ = [
     "load_dataset",
     "measure_table",
     "measure_text",
+    "repair_table",
+    "repair_text",
 ]
 
 if TYPE_CHECKING:
@@ -29,8 +32,11 @@ if TYPE_CHECKING:
     from evenhand.errors import EvenhandError
     from evenhand.runs.audit import Audit, audit
     from evenhand.runs.measure import Measurement, measure_table
+    from evenhand.runs.repair import Repair
+    from evenhand.runs.table_repair import repair_table
     from evenhand.runs.text_audit import TextAudit, audit_text
     from evenhand.runs.text_measure import measure_text
+    from evenhand.runs.text_repair import repair_text
     from evenhand.text.corpus import Corpus, load_corpus
 
 _HOMES = {
@@ -47,6 +53,9 @@ _HOMES = {
     "load_dataset": "evenhand.data.dataset",
     "measure_table": "evenhand.runs.measure",
     "measure_text": "evenhand.runs.text_measure",
+    "Repair": "evenhand.runs.repair",
+    "repair_table": "evenhand.runs.table_repair",
+    "repair_text": "evenhand.runs.text_repair",
 }
 
 

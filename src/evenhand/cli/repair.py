@@ -43,6 +43,10 @@ def repair(
     strength: Annotated[
         float | None, typer.Option(help="pairing, certified: the weight of the penalty.", show_default="by repair")
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(help="Tables: what the model returns: auto, logits or probabilities.", show_default="auto"),
+    ] = None,
     choose: Annotated[
         str | None,
         typer.Option(help="Keep the repair with the lowest rate among those with, say, accuracy_loss<=0.005."),
@@ -93,7 +97,7 @@ def repair(
     data = one_data(data, data_option)
     settings: dict[str, Any] = {
         "model": model, "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
-        "method": method, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
+        "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
         "confidence": confidence, "seed": seed,
     }  # fmt: skip
     for_texts = {
@@ -101,7 +105,7 @@ def repair(
     }  # fmt: skip
     texts = is_text(data, text)
     if texts:
-        _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width})
+        _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width, "output": output})
     else:
         text_options.check_table(data, for_texts)
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
@@ -127,7 +131,7 @@ def _run(
     texts: bool, data: str, protected: str | None, by: str, folder: Path, display: StepDisplay, given: dict[str, Any]
 ) -> dict[str, Any]:
     if not texts:
-        from evenhand.runs.repair import repair as repair_table
+        from evenhand.runs.table_repair import repair_table
 
         return repair_table(data, protected, by, out=folder, on_step=display, **given).summary
     from evenhand.runs.text_repair import repair_text

@@ -47,7 +47,7 @@ class SearchConfig(Checked):
     seeds: int = Field(default=1000, ge=1)
     iterations: int = Field(default=10, ge=1)
     steps: int = Field(default=1000, ge=0)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=2**62)
     device: str = "auto"
     max_seconds: float | None = Field(default=None, gt=0)
     max_findings: int | None = Field(default=None, ge=1)

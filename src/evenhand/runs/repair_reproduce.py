@@ -20,8 +20,9 @@ from evenhand.repair.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
 from evenhand.repair.table_training import Material, Recipe
 from evenhand.runs.interrupt import Stopped, interrupt_as_wish
 from evenhand.runs.paper import SEEDS, Pair
-from evenhand.runs.repair import joined_findings, search_all
+from evenhand.runs.repair import search_all
 from evenhand.runs.repair_paper import TABLE_REPAIRS
+from evenhand.runs.table_repair import joined_findings
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds

@@ -70,7 +70,7 @@ class TextRepairConfig(Checked):
     texts: int = Field(default=10_000, ge=1)  # held-out texts that accuracy is measured on
     mentioning: int = Field(default=2_000, ge=1)  # texts of each split that rates are measured on
     confidence: float = Field(default=0.95, gt=0, lt=1)
-    seed: int = 0
+    seed: int = Field(default=0, ge=0, le=2**62)
 
     @property
     def audit(self) -> TextAuditConfig:

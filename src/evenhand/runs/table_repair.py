@@ -1,0 +1,271 @@
+"""Repairing a classifier of tables: findings from the training split, repaired networks, a verdict on held-out data."""
+
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import nn
+
+import evenhand
+from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.errors import EvenhandError, unknown_name
+from evenhand.measure.choice import parse_conditions
+from evenhand.measure.verdict import Judge, Judged
+from evenhand.methods.registry import make_method
+from evenhand.models.averaged import Averaged, save_averaged
+from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.devices import one_thread
+from evenhand.models.network import FeedForward, save_network
+from evenhand.models.training import accuracy
+from evenhand.repair.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, Repaired, Vote, Workshop
+from evenhand.repair.table_training import Material, Recipe
+from evenhand.runs.audit import Stages, circumstances, classifier_of, lasting_name
+from evenhand.runs.config import Checked
+from evenhand.runs.findings import no_findings
+from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
+from evenhand.runs.repair_examples import examples_of, group_rows
+from evenhand.search.recorder import Findings
+from evenhand.search.search import Limits
+from evenhand.search.seeds import choose_seeds
+from evenhand.search.space import TableSpace
+
+MOST_FINDINGS = 50_000  # independent findings that are looked at again
+CPU = torch.device("cpu")
+
+
+class RepairConfig(Checked):
+    """Everything that, with the data and the model, decides a repair."""
+
+    dataset: str
+    protected: list[str] = Field(min_length=1)
+    model: str | None = None
+    by: list[str] = Field(default=["blind"], min_length=1)
+    share: float = Field(default=0.05, gt=0, le=1)  # of the findings, for augment
+    vote: Vote = "models"
+    repeats: int = Field(default=5, ge=1)
+    strength: float | None = Field(default=None, gt=0)  # of pairing and certified
+    choose: str | None = None
+    method: str = "adf"  # that makes findings
+    seeds: int = Field(default=1000, ge=1)
+    steps: int = Field(default=1000, ge=0)
+    epochs: int = Field(default=Recipe.epochs, ge=1)
+    half_width: float = Field(default=0.001, gt=0, lt=0.5)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    seed: int = Field(default=0, ge=0, le=2**62)  # others are counted on from it
+    output: OutputForm = "auto"
+
+
+def repair_table(
+    data: str | Dataset = "census",
+    protected: str | list[str] | None = None,
+    by: str | list[str] = "blind",
+    *,
+    model: str | nn.Module | None = None,
+    out: str | Path | None = None,
+    on_step: OnStep = lambda what, share: None,
+    **settings: Any,
+) -> Repair:
+    """Make a model whose labels depend less, or not at all, on protected attributes, and say what that costs.
+
+    `by` is one or several of augment, certified, pairing, average and blind, or "all", which also tries several
+    strengths. Learns from training rows only; judged on held-out rows. `data` and `model` are those of
+    `evenhand.audit`; other settings: see `RepairConfig`.
+    """
+    stages = Stages()
+    with stages.timed("load"):
+        dataset = data if isinstance(data, Dataset) else load_dataset(data)
+        names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
+        ways = [way.strip() for way in by.split(",")] if isinstance(by, str) else by
+        config = RepairConfig.checked(
+            dataset=dataset.name if isinstance(data, Dataset) else lasting_name(data),
+            protected=names or dataset.schema.protected,
+            model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
+            by=list(REPAIRS) if ways == ["all"] else ways,
+            **settings,
+        )
+        for way in config.by:
+            if way not in REPAIRS:
+                raise unknown_name("repair called", way, [*REPAIRS, "all"])
+        if config.choose:
+            parse_conditions(config.choose)  # a mistake is said before the work
+        classifier, model_name = classifier_of(dataset, model, CPU, config.output)
+        work = _Work(config, dataset, classifier, model_name, ways == ["all"], stages, on_step)
+        work.check()
+    with one_thread(CPU):
+        return finished(out, config.choose, work)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The parts of one repair."""
+
+    config: RepairConfig
+    data: Dataset
+    original: Classifier
+    model_name: str
+    sweep: bool
+    stages: Stages
+    on_step: OnStep
+
+    @property
+    def space(self) -> TableSpace:
+        return TableSpace(self.data.schema, self.config.protected)
+
+    @property
+    def workshop(self) -> Workshop:
+        recipe = Recipe(epochs=self.config.epochs, seed=self.config.seed)
+        module = self.original.module
+        widths = module.widths if isinstance(module, FeedForward) else ()
+        return Workshop(
+            Material(self.data, self.space, widths, recipe), self.original, self.config.repeats, self.on_step
+        )
+
+    def check(self) -> None:
+        """Whether what is asked for can be had at all."""
+        make_method(self.config.method)
+        trained = [way for way in self.config.by if way != "average"]
+        if trained and not self.workshop.retrainable:
+            raise EvenhandError(
+                f"{', '.join(trained)} would train the model again, but {self.config.model} is not a network of "
+                "`evenhand train`: it can be asked and not retrained. Only --by average is offered for it."
+            )
+
+    def judged(self) -> tuple[list[Judged], list[Judged]]:
+        """The repairs, and what they are compared with: the model as it was, retrained without repair, blind."""
+        workshop = self.workshop
+        with self.stages.timed("findings"):
+            learned = self.findings(train=True) if "augment" in self.config.by else no_findings(0, 0)
+            if self.config.by == ["augment"] and not len(learned):
+                raise EvenhandError(
+                    f"There is nothing to learn from: {self.config.method} found no pair in the training rows. Nothing "
+                    "is changed. Try another --method, more --seeds, or --by blind."
+                )
+            independent = self.findings(train=False)
+        originals, repairs = [Repaired("original", [self.original.module])], []
+        with self.stages.timed("training"):
+            if workshop.retrainable:
+                originals += [workshop.retrained(), workshop.blind()]
+            ways = [way for way in self.config.by if way != "augment" or len(learned)]  # the others need no findings
+            for way in ways:
+                repairs += self._made(way, workshop, originals, learned)
+        with self.stages.timed("measuring"):
+            judge = self._judge(workshop, independent.sample)
+            rows = [self._judged(judge, repaired) for repaired in (*originals, *repairs)]
+        return rows[len(originals) :], rows[: len(originals)]
+
+    def _made(self, way: str, workshop: Workshop, originals: list[Repaired], learned: Findings) -> list[Repaired]:
+        if way == "average":
+            return [workshop.average()]
+        if way == "blind":
+            return [originals[2]]
+        if way == "augment":
+            return [workshop.augment(learned, self.config.share, self.config.vote, originals[1].networks)]
+        make = workshop.pairing if way == "pairing" else workshop.certified
+        given = self.config.strength
+        strengths = (given,) if given else STRENGTHS[way] if self.sweep else (DEFAULT_STRENGTH[way],)
+        return [make(strength) for strength in strengths]
+
+    def findings(self, train: bool) -> Findings:
+        """What a search with the original model finds from training rows, or from held-out ones."""
+        found: list[Findings] = []
+        if train or not self.data.train.all():
+            rows = choose_seeds(self.data, self.config.seeds, self.config.seed, train=train)
+            self.on_step(f"findings from {'training' if train else 'held-out'} rows", 0)
+            method, limits = make_method(self.config.method), Limits(steps=self.config.steps)
+            codes = self.data.codes[rows]
+            found = search_all(self.original, self.space, method, codes, rows, self.config.seed, limits)
+        return joined_findings(found, self.space)
+
+    def _judge(self, workshop: Workshop, findings: NDArray[np.int32]) -> Judge:
+        chosen = np.random.default_rng(self.config.seed).permutation(len(findings))[:MOST_FINDINGS]
+        return Judge(
+            self.data,
+            self.space,
+            workshop.material.split[1],
+            findings[chosen],
+            self.config.half_width,
+            self.config.confidence,
+            self.config.seed,
+        )
+
+    def _judged(self, judge: Judge, repaired: Repaired) -> Judged:
+        output = self.original.output if repaired.by == "original" else "logits"
+        verdicts = []
+        for number, network in enumerate(repaired.networks):
+            self.on_step(f"measuring {repaired.name}", number / len(repaired.networks))
+            verdicts.append(judge.verdict(network, output))
+        return Judged(repaired.name, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
+
+    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
+        """What `summary.json` holds."""
+        after = originals[0] if chosen is None else chosen
+        return {
+            "evenhand": evenhand.__version__,
+            "kind": "repair",
+            "domain": "table",
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "dataset": {"name": self.data.name, "title": self.data.schema.title, "rows": len(self.data.codes)},
+            "protected": self.config.protected,
+            "model": {"name": self.model_name, "output": self.original.output},
+            "config": self.config.model_dump(),
+            "command": self.command(),
+            "rows": compared(rows, originals),
+            "chosen": None if chosen is None else chosen.name,
+            "groups": group_rows(self.data, self.space, originals[0].kept.right, after.kept.right),
+            "examples": examples_of(self.data, self.space, self.original, after.network, self.config.seed),
+            **circumstances(self.original, self.stages),
+            "seed": self.config.seed,
+        }
+
+    def command(self) -> str:
+        """The command that does the same again."""
+        config, given = self.config, RepairConfig.model_fields
+        words = ["evenhand", "repair", config.dataset, "--protected", ",".join(config.protected)]
+        words += ["--by", "all" if self.sweep else ",".join(config.by)]
+        for name in ("model", "share", "vote", "repeats", "strength", "choose", "method", "seeds", "steps", "epochs",
+                     "half_width", "confidence", "seed", "output"):  # fmt: skip
+            value = getattr(config, name)
+            if value != given[name].default:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+        return shlex.join(words)
+
+    def save(self, model: nn.Module, summary: dict[str, Any], path: Path) -> None:
+        """The repaired model as an ordinary file for `--model`."""
+        data = self.data
+        description: dict[str, Any] = {
+            "dataset": data.name,
+            "attributes": data.schema.names,
+            "classes": data.schema.label.values,
+            "made_by": self.command(),
+            "repair": summary["chosen"],
+            "protected": self.config.protected,
+            "accuracy": {
+                "train": round(accuracy(model, data, held_out=False), 4),
+                "held_out": None if data.train.all() else round(accuracy(model, data, held_out=True), 4),
+            },
+        }
+        if isinstance(model, Averaged):
+            inner = None if isinstance(model.inner, FeedForward) else self.config.model
+            if inner is not None and ":" not in inner:
+                raise EvenhandError(
+                    "An averaged model can be written only where its inner model has a name that finds it again: give "
+                    "the model as module:function."
+                )
+            save_averaged(model, description, path, inner)
+        else:
+            assert isinstance(model, FeedForward)
+            save_network(model, description, path)
+
+
+def joined_findings(parts: list[Findings], space: TableSpace) -> Findings:
+    """Several batches of findings as one."""
+    if not parts:
+        return no_findings(len(space.sizes), len(space.protected))
+    names = Findings.__dataclass_fields__
+    return Findings(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})

@@ -1,0 +1,70 @@
+"""The report of a repair says what was measured, what it costs, and nothing that data could forge."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+
+from evenhand.data.schema import Schema
+from evenhand.report.repair_page import render_repair, sentences
+from evenhand.runs.table_repair import repair_table
+from tests.repair_world import DOMAINS, QUICK, repaired, row_of, table, trained
+from tests.worlds import schema_of
+
+
+def test_without_held_out_rows_accuracy_is_not_measured() -> None:
+    result = repaired("pairing,average", table(held_out=False), choose="accuracy_loss<=0.5")
+    for row in result.summary["rows"]:
+        assert row["accuracy"] is row["people"] is row["remaining"] is row["certified"] is None
+        assert row["uniform"]["samples"] > 0
+    assert result.summary["groups"] == []
+    assert "No rows are held out" in " ".join(sentences(result.summary))
+    assert "No rows are held out" in (result.folder / "report.html").read_text()
+    assert json.loads((result.folder / "model.json").read_text())["accuracy"]["held_out"] is None
+
+
+def test_what_it_costs_where_the_protected_attribute_is_the_label() -> None:
+    """Two thirds of the people, those with a0 above 0, have the label 1; nothing else says it."""
+    data = table()
+    data = replace(data, labels=(data.codes[:, 0] >= 1).astype(np.int64))
+    summary = repair_table(data, "a0", "average", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
+    means = [row_of(summary, name)["over_repeats"]["accuracy"]["mean"] for name in ("retrained", "blind")]
+    assert means[0] - means[1] > 0.2
+    text = " ".join(sentences(summary))
+    assert f"costs {100 * (means[0] - means[1]):.2f} percentage points of accuracy" in text
+    assert "much of what the label holds is in the protected attributes" in text
+    lost = row_of(summary, "original")["accuracy"] - row_of(summary, "average")["accuracy"]
+    assert f"{100 * lost:.2f} percentage points less accurate than the model as it was" in text
+
+
+def test_sentences_say_the_figures_of_the_summary() -> None:
+    result = repaired("pairing,average", repeats=2)
+    summary = result.summary
+    before, chosen, blind = (row_of(summary, name) for name in ("original", summary["chosen"], "blind"))
+    text = " ".join(sentences(summary))
+    for row, when in ((before, "before"), (chosen, "after")):
+        low, high = row["people"]["interval"]
+        assert f"{row['people']['rate']:.2%} (95% interval {low:.2%} to {high:.2%}) {when}" in text
+    assert f"Of {chosen['remaining']['samples']:,} findings" in text
+    assert re.search(rf"Accuracy on held-out \w+: {chosen['accuracy']:.2%};", text)
+    page = (result.folder / "report.html").read_text()
+    for row in summary["rows"]:
+        assert row["name"] in page
+    assert f"{blind['accuracy']:.2%}" in page
+
+
+def test_the_page_needs_no_other_host_and_escapes_what_comes_from_data() -> None:
+    evil = '<script>alert("x")</script>'
+    content = schema_of(DOMAINS).model_dump(by_alias=True) | {"title": evil}
+    content["label"]["values"] = [f"no {evil}", f"yes {evil}"]
+    content["attribute"] = content.pop("attribute", content.pop("attributes", None))
+    for attribute in content["attribute"]:
+        attribute["title"] = f"{attribute['name']} {evil}"
+    data = replace(table(), schema=Schema.parse(content, where="the test"))
+    summary = repaired("average", data).summary
+    assert summary["examples"]["now_alike_examples"]
+    page = render_repair(summary | {"model": {"name": evil}})
+    assert evil not in page
+    assert "&lt;script&gt;alert" in page
+    assert not re.search(r"""(src|href)\s*=\s*["']?(https?:)?//|@import|url\(\s*["']?(https?:)?//""", page)
