@@ -18,10 +18,10 @@ ABOUT = {
     "augment": "trained again with findings added, both members of each pair under one label",
     "certified": "trained on bounds of what any protected value could do (interval bound propagation)",
     "pairing": "trained with a penalty on the difference of scores between variants (counterfactual logit pairing)",
-    "average": "the mean score over all protected values, weighted by the population; nothing is trained",
+    "average": "the mean score over protected values (of tables weighted as in the training rows); nothing is trained",
 }
 REFERENCES = ("original", "retrained", "blind")
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 340, 64, 150, 16, 52
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 340, 84, 150, 16, 52
 
 
 def write_repair_report(path: Path, summary: dict[str, Any]) -> Path:
@@ -134,9 +134,9 @@ def trade_chart(rows: list[dict[str, Any]], chosen: str | None) -> Markup:
     front = sorted((place(row) for row in shown if row["front"]), key=lambda at: at[0])
     line = Markup('<polyline class="front" points="{}"/>').format(" ".join(f"{x:.1f},{y:.1f}" for x, y in front))
     parts = [_axes(low, high, most), line, *_dots([(row, *place(row)) for row in shown], chosen)]
-    title = Markup("<title>Held-out accuracy against the rate over the domain, for {} models.</title>").format(
-        len(shown)
-    )
+    title = Markup(
+        "<title>Held-out accuracy against the rate of discriminatory samples, for {} models.</title>"
+    ).format(len(shown))
     return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img">{}{}</svg>').format(
         WIDTH, HEIGHT, title, Markup("").join(parts)
     )
@@ -171,7 +171,5 @@ def _axes(low: float, high: float, most: float) -> Markup:
     for share in (0.0, 0.1, 0.4, 1.0):
         x = LEFT + (right - LEFT) * math.sqrt(share)
         parts.append(tick.format(x, bottom + 18, "middle", percent(share * most, 2)))
-    parts.append(
-        tick.format(LEFT, HEIGHT - 8, "start", "rate of discriminatory samples over the domain (square-root scale)")
-    )
+    parts.append(tick.format(LEFT, HEIGHT - 8, "start", "rate of discriminatory samples (√ scale)"))
     return Markup("").join(parts)
