@@ -1,6 +1,8 @@
 """`evenhand repair`: a model whose labels depend less on protected attributes, and what that costs."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -110,7 +112,7 @@ def repair(
         text_options.check_table(data, for_texts)
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
     folder = out or free_folder("-".join([Path(data).stem, *(protected or "all").split(","), "repair"]))
-    with StepDisplay(f"{Path(data).stem}, repair", quiet=quiet) as display:
+    with StepDisplay(f"{Path(data).stem}, repair", quiet=quiet) as display, saying_that_nothing_is_kept():
         summary = _run(texts, data, protected, by or ("pairing" if texts else "blind"), folder, display, given)
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), **summary}, indent=2, ensure_ascii=False))
@@ -119,6 +121,16 @@ def repair(
     if summary["chosen"] is None:
         typer.echo(f"error: no repair keeps to {choose}; {folder / 'report.html'} shows all of them", err=True)
         raise typer.Exit(UNMET)
+
+
+@contextmanager
+def saying_that_nothing_is_kept() -> Iterator[None]:
+    """Ctrl-C ends a repair; half of one is of no use."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("stopped; nothing was written", err=True)
+        raise typer.Exit(130) from None
 
 
 def _check_texts(for_tables: dict[str, Any]) -> None:
@@ -159,6 +171,8 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     for row in summary["rows"]:
         rates = [row[name] for name in ("uniform", "remaining", "certified")]
         cells = ["–" if rate is None else percent(rate["rate"], 2) for rate in rates]
+        if row["certified"] is None and row["by"] in ("blind", "average"):
+            cells[-1] = "built in"
         accuracy = "–" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
         style = "bold" if row["name"] == summary["chosen"] else ""
         shown.add_row(Text(row["name"], style=style), accuracy, *cells)

@@ -17,7 +17,7 @@ from evenhand.measure.sampling import sampled_rate
 from evenhand.models.averaged import Averaged
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
-from evenhand.models.network import FeedForward
+from evenhand.models.network import FeedForward, first_layer
 from evenhand.search.check import check
 from evenhand.search.space import TableSpace
 
@@ -36,7 +36,9 @@ class Verdict:
     remaining: Rate | None  # independent findings that are findings still
     certified: Rate | None  # held-out people whose label no protected value can change, proved by bounds
     validation_accuracy: float
-    validation_rate: float  # over the domain, on samples that only the choice looks at
+    validation_rate: float  # in a population that only the choice looks at
+    validation_bound: float  # how high that rate may be: the end of its interval; 0 where it is zero by construction
+    auc: float | None = None  # of texts: the area under the ROC curve on held-out ones
 
     @property
     def score(self) -> float:
@@ -68,6 +70,8 @@ class Judge:
             seed=self.seed,
         )
         right = self._right(model, np.flatnonzero(~self.data.train))
+        selection = self._hits(model, self._selection, "samples that only the choice looks at")
+        assert selection is not None
         return Verdict(
             float(right.mean()) if len(right) else None,
             right,
@@ -76,7 +80,8 @@ class Judge:
             self._hits(model, self.space.samples(self.findings), "findings made from held-out rows"),
             self._certified(network),
             float(self._right(model, self.validation).mean()),
-            float(check(model, self.space, self._selection).hit.double().mean()),
+            selection.share,
+            0.0 if self._constructed(network) else selection.interval[1],
         )
 
     @cached_property
@@ -101,14 +106,21 @@ class Judge:
             return None
         return Rate(population, int(check(model, self.space, x).hit.sum()), len(x), self.confidence)
 
+    def _constructed(self, network: nn.Module) -> bool:
+        """Whether a network never reads the protected columns."""
+        if isinstance(network, Averaged):
+            return set(self.space.protected) <= set(network.columns)
+        return isinstance(network, FeedForward) and not bool(first_layer(network).weight[:, self.space.protected].any())
+
     def _certified(self, network: nn.Module) -> Rate | None:
         if not len(self.held_out) or not isinstance(network, FeedForward | Averaged):
             return None
         if isinstance(network, FeedForward) and network.widths[-1] == 1:  # bounds compare the scores of classes
             return None
         words = f"held-out rows of {self.data.name} whose label is proved"
-        if isinstance(network, Averaged):  # its protected columns are never read
+        if self._constructed(network):
             return Rate(words, len(self.held_out), len(self.held_out), self.confidence)
+        assert isinstance(network, FeedForward)
         protected = self.space.free == 0
         low, high = (torch.where(protected, end, self.held_out) for end in (self.space.lower, self.space.upper))
         proved = int((certified_labels(network, low, high) != NO_LABEL).sum())
@@ -163,6 +175,8 @@ class Judged:
             "accuracy": self.kept.accuracy,
             "validation_accuracy": self.kept.validation_accuracy,
             "validation_rate": self.kept.validation_rate,
+            "validation_bound": self.kept.validation_bound,
+            "auc": self.kept.auc,
             **kept,
             "over_repeats": {name: self.spread(name) for name in ("accuracy", *rates)},
         }

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.errors import EvenhandError
-from evenhand.models.classifier import as_logits, probabilities
+from evenhand.models.classifier import ROW_MULTIPLE, as_logits, probabilities
 from evenhand.models.network import FeedForward, load_weights, network_files, save_weights
 
 FORMAT = "evenhand averaged network 1"
+FEWEST_ROWS = 256  # below it a matrix product takes another way, and a row's score would depend on its company
 
 
 class Averaged(nn.Module):
@@ -38,14 +39,25 @@ class Averaged(nn.Module):
         self.register_buffer("weights", weights)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, d) to (n, classes): the logarithm of the mean score."""
+        """(n, d) to (n, classes): the logarithm of the mean score; rows alike but for protected values are one."""
+        x, which = self._unlike(x)
         mean: Tensor | float = 0.0
         for values, weight in zip(self.combinations.to(x.dtype), self.weights.to(x.dtype), strict=True):
             variant = x.clone()
             variant[:, self.columns] = values
             mean = mean + weight * probabilities(as_logits(self.inner(variant), self.output))
         assert isinstance(mean, Tensor)
-        return mean.clamp_min(torch.finfo(mean.dtype).tiny).log()
+        return mean.clamp_min(torch.finfo(mean.dtype).tiny).log()[which]
+
+    def _unlike(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The different rows of x without their protected values, filled up, and (n,) which of them is whose."""
+        if torch.is_grad_enabled() and x.requires_grad:
+            return x, torch.arange(len(x), device=x.device)
+        rest = x.clone()
+        rest[:, self.columns] = 0
+        found, which = torch.unique(rest, dim=0, return_inverse=True)
+        missing = max(FEWEST_ROWS - len(found), -len(found) % ROW_MULTIPLE)
+        return torch.cat([found, found[:1].expand(missing, -1)]), which
 
 
 def population_weights(numbers: Tensor, count: int) -> Tensor:

@@ -37,6 +37,13 @@ class FeedForward(nn.Module):
         return logits
 
 
+def first_layer(network: FeedForward) -> nn.Linear:
+    """The layer that reads the attributes."""
+    layer = network.hidden[0] if len(network.hidden) else network.head
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
 def network_files(path: Path) -> tuple[Path, Path]:
     """Where a network's weights and its description are: `path`.safetensors and `path`.json.
 

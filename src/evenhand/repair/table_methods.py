@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from evenhand.errors import EvenhandError
 from evenhand.models.averaged import Averaged, population_weights
@@ -124,13 +125,19 @@ class Workshop:
 
 
 def pair_votes(judges: list[Classifier], x: Tensor, pair: Tensor) -> Tensor:
-    """(n,) the label that most models give to most members of a pair; of equals the first label."""
-    classes = judges[0].outputs(x[:1]).scores.shape[1]
-    votes = torch.stack([judge.outputs(member).labels for judge in judges for member in (x, pair)])
-    return torch.stack([(votes == label).sum(dim=0) for label in range(classes)]).argmax(dim=0)
+    """(n,) the label that most models give to most members of a pair; of equals the one with the higher mean score."""
+    said = [judge.outputs(member) for judge in judges for member in (x, pair)]
+    labels, scores = (torch.stack(parts, dim=1) for parts in zip(*said, strict=True))
+    return most_votes(labels, scores)
 
 
 def own_votes(model: Classifier, material: Material, x: Tensor) -> Tensor:
-    """(n,) the label that the model itself gives to most variants."""
-    labels = material.space.answers(model, x).labels
-    return labels.mode(dim=1).values
+    """(n,) the label that the model itself gives to most variants; of equals the one with the higher mean score."""
+    answers = material.space.answers(model, x)
+    return most_votes(answers.labels, answers.scores)
+
+
+def most_votes(labels: Tensor, scores: Tensor) -> Tensor:
+    """(n,) of labels (n, votes) with scores (n, votes, classes): the one with most votes, then with the best mean."""
+    count = functional.one_hot(labels, scores.shape[2]).sum(dim=1)
+    return (count + scores.mean(dim=1) / 2).argmax(dim=1)

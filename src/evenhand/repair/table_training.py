@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.network import FeedForward
+from evenhand.models.network import FeedForward, first_layer
 from evenhand.search.space import TableSpace
 
 FEWEST_BATCHES, SMALLEST_BATCH = 50, 16  # in an epoch: few rows are trained in smaller batches
@@ -83,23 +83,17 @@ class Scaled(nn.Module):
     def folded(self) -> FeedForward:
         """The same function of codes, with the scale inside the first layer."""
         network = copy.deepcopy(self.network)
-        first = _first(network)
+        first = first_layer(network)
         first.weight.div_(self.deviation)
         first.bias.sub_(first.weight @ self.mean)
         return network
-
-
-def _first(network: FeedForward) -> nn.Linear:
-    layer = network.hidden[0] if len(network.hidden) else network.head
-    assert isinstance(layer, nn.Linear)
-    return layer
 
 
 @torch.no_grad()
 def blinded(network: FeedForward, columns: list[int], codes: Tensor) -> FeedForward:
     """A network that reads the codes given (columns,) wherever a row has others: their weights become zero."""
     network = copy.deepcopy(network)
-    first = _first(network)
+    first = first_layer(network)
     first.bias.add_(first.weight[:, columns] @ codes)
     first.weight[:, columns] = 0
     return network

@@ -12,6 +12,7 @@ from torch.nn import functional
 from evenhand.models.bounds import (
     FLOAT32_ROUNDING,
     NO_LABEL,
+    START_ERRORS,
     Interval,
     State,
     certain_labels,
@@ -135,6 +136,18 @@ def _start(network: Recurrent, found: list[Box], table: Tensor) -> State:
     return State(last[0] * some, last[1] * some) if network.cell == "lstm" else State(last * some)
 
 
+def _agree(exact: State, single: State) -> Tensor:
+    """(n,) whether the states before a mention, in both precisions, differ by less than half of what is allowed for.
+
+    The allowance is not derived from the weights. Where the network's own arithmetic comes near it, nothing is proved.
+    """
+    allowed = START_ERRORS * FLOAT32_ROUNDING / 2
+    near = ((exact.h - single.h).abs() <= allowed).all(dim=2).all(dim=0)
+    if exact.c is None or single.c is None:
+        return near
+    return near & ((exact.c - single.c).abs() <= allowed * (1 + exact.c.abs())).all(dim=2).all(dim=0)
+
+
 def certified_texts(material: TextMaterial, network: Recurrent, texts: list[MentionText]) -> NDArray[np.bool_]:
     """(n,) true for texts of which it is proved that no exchange of one mention changes the label."""
     found = [
@@ -145,11 +158,13 @@ def certified_texts(material: TextMaterial, network: Recurrent, texts: list[Ment
     exact, table = copy.deepcopy(network).double(), material.table.double()
     with one_thread(torch.device("cpu")), torch.no_grad():
         for part in np.split(order, range(CHUNK_BOXES, len(order), CHUNK_BOXES)):
-            some = [found[number][1] for number in part]
-            some = [box._replace(terms=box.terms.double()) for box in some]
+            boxes_here = [found[number][1] for number in part]
+            some = [box._replace(terms=box.terms.double()) for box in boxes_here]
             read, lengths = _read(exact, some, table, 1.0, FLOAT32_ROUNDING)
-            margins = read_margins(exact, read, lengths, FLOAT32_ROUNDING, _start(exact, some, table))
-            labels[part] = certain_labels(margins).numpy()
+            start = _start(exact, some, table)
+            margins = read_margins(exact, read, lengths, FLOAT32_ROUNDING, start)
+            sure = _agree(start, _start(network, boxes_here, material.table))
+            labels[part] = torch.where(sure, certain_labels(margins), NO_LABEL).numpy()
     of = np.array([number for number, _ in found])
     least, most = np.full(len(texts), labels.max(initial=0)), np.full(len(texts), NO_LABEL)
     np.minimum.at(least, of, labels)

@@ -14,7 +14,7 @@ def found_pairs(space: TextSpace, model: TextClassifier, samples: Tensor, swaps:
     """Findings (n, 2 + width) and their witnesses' swaps (n,) as words, each pair with one label.
 
     The label is that of most of the sample's variants by the model's own votes, the sample's among them; where two
-    labels have as many votes, the lower number's. The paper asks several networks instead.
+    labels have as many votes, the one with the higher mean score. The paper asks several networks instead.
     """
     pairs: list[FoundPair] = []
     for at in torch.split(torch.arange(len(samples)), space.chunks(samples, model.chunk_rows)):
@@ -30,7 +30,8 @@ def votes(space: TextSpace, model: TextClassifier, x: Tensor) -> Tensor:
     answers = space.answers(model, x)
     there = torch.ones_like(answers.labels, dtype=torch.bool) if answers.there is None else answers.there
     count = torch.stack([((answers.labels == y) & there).sum(dim=1) for y in range(answers.scores.shape[2])], dim=1)
-    return count.argmax(dim=1)
+    mean = (answers.scores * there[:, :, None]).sum(dim=1) / there.sum(dim=1, keepdim=True)
+    return (count + mean / 2).argmax(dim=1)
 
 
 def _words(space: TextSpace, x: Tensor) -> list[list[str]]:

@@ -124,9 +124,8 @@ class Augment:
         most, numbers = self.material.most_words, self.material.numbers
         texts = [numbers(words[:most]) for pair in pairs for words in (pair.text, pair.witness)]
         labels = torch.tensor([pair.label for pair in pairs]).repeat_interleave(2)
-        return functional.cross_entropy(
-            network(*padded(texts, self.material.table)), labels, self.material.class_weight
-        )
+        logits = network(*padded(texts, self.material.table))
+        return self.strength * functional.cross_entropy(logits, labels, self.material.class_weight)
 
 
 class Nothing:

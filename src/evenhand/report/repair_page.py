@@ -20,7 +20,7 @@ ABOUT = {
     "pairing": "trained with a penalty on the difference of scores between variants (counterfactual logit pairing)",
     "average": "the mean score over protected values (of tables weighted as in the training rows); nothing is trained",
 }
-REFERENCES = ("original", "retrained", "blind")
+MUCH = 0.02  # accuracy that protected attributes are worth before the report says so
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 340, 84, 150, 16, 52
 
 
@@ -34,14 +34,11 @@ def render_repair(summary: dict[str, Any]) -> str:
     """The page as text."""
     rows = summary["rows"]
     by_name = {row["name"]: row for row in rows}
-    before, chosen = rows[0], by_name.get(summary["chosen"] or "")
+    chosen = by_name.get(summary["chosen"] or "")
     return template("repair.html.j2").render(
         summary=summary,
         rows=rows,
-        before=before,
         chosen=chosen,
-        blind=by_name.get("blind"),
-        retrained=by_name.get("retrained"),
         protected=joined(summary["protected"]),
         about=ABOUT,
         sentences=sentences(summary),
@@ -69,46 +66,50 @@ def sentences(summary: dict[str, Any]) -> list[str]:
             f"Of {chosen['remaining']['samples']:,} {chosen['remaining']['population']} against the model as it was, "
             f"{percent(chosen['remaining']['rate'], 2)} are findings still."
         )
-    return [*found, *_accuracy_sentences(before, chosen, rows), *_cost(rows)]
+    return [*found, *_accuracy_sentences(before, chosen, rows), *_cost(rows), *summary["notes"]]
 
 
 def _accuracy_sentences(before: dict[str, Any], chosen: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Accuracy against the model as it was, with an interval, and against a blind one."""
     if chosen["accuracy"] is None:
-        return ["No rows are held out, so accuracy was not measured on people that the model has not seen."]
-    text = f"Accuracy on held-out data: {chosen['accuracy']:.2%}; {points(chosen, before)} than the model as it was"
+        return [
+            "No rows are held out. On training rows that no repair was fitted on (the model as it was may have been): "
+            f"accuracy {before['validation_accuracy']:.2%} before, {chosen['validation_accuracy']:.2%} after."
+        ]
+    low, high = chosen["accuracy_change"]["interval"]
+    text = (
+        f"Accuracy on held-out data: {before['accuracy']:.2%} before, {chosen['accuracy']:.2%} after; the change is "
+        f"between {100 * low:+.2f} and {100 * high:+.2f} percentage points (95% interval, the same rows)."
+    )
+    if chosen["auc"] is not None and before["auc"] is not None:
+        text += f" Area under the ROC curve: {before['auc']:.4f} before, {chosen['auc']:.4f} after."
     blind = rows.get("blind")
     if blind is not None and chosen is not blind:
-        text += f", {points(chosen, blind)} than the blind reference ({blind['accuracy']:.2%})"
-    return [f"{text}."]
+        text += f" The blind reference: {blind['accuracy']:.2%}."
+    return [text]
 
 
 def _cost(rows: dict[str, dict[str, Any]]) -> list[str]:
     """What it costs not to read the protected attributes at all."""
     blind, retrained = rows.get("blind"), rows.get("retrained")
-    if blind is None or retrained is None or blind["accuracy"] is None:
+    if blind is None or retrained is None:
         return []
-    means = [row["over_repeats"]["accuracy"]["mean"] for row in (retrained, blind)]
-    lost = means[0] - means[1]
-    verdict = (
-        "much of what the label holds is in the protected attributes" if lost > 0.02 else "that is the whole price"
+    repeats, where = blind["repeats"], "held-out rows"
+    spreads = [row["over_repeats"]["accuracy"] for row in (retrained, blind)]
+    if spreads[0] is None:
+        where = "training rows set aside"
+        spreads = [{"mean": row["validation_accuracy"], "spread": 0.0} for row in (retrained, blind)]
+    lost = 100 * (spreads[0]["mean"] - spreads[1]["mean"])
+    noise = 100 * math.hypot(spreads[0]["spread"], spreads[1]["spread"]) if repeats > 1 else None
+    text = (
+        f"Not reading the protected attributes at all costs {lost:.2f} percentage points of accuracy on {where}, "
+        f"between the means of {repeats} {'networks' if repeats > 1 else 'network'} trained with and without them"
     )
-    if lost <= 0:
-        return [
-            "Not reading the protected attributes at all cost no accuracy: networks trained alike without them were as "
-            "good on average."
-        ]
-    return [
-        f"Not reading the protected attributes at all costs {100 * lost:.2f} percentage points of accuracy, mean over "
-        f"{blind['repeats']} networks trained alike with and without them: {verdict}."
-    ]
-
-
-def points(row: dict[str, Any], other: dict[str, Any]) -> str:
-    """How much more or less accurate, in percentage points."""
-    difference = 100 * (row["accuracy"] - other["accuracy"])
-    if abs(difference) < 0.005:
-        return "no more and no less accurate"
-    return f"{abs(difference):.2f} percentage points {'more' if difference > 0 else 'less'} accurate"
+    if noise is not None:
+        text += f" (standard deviation of such a difference over repeats: {noise:.2f})"
+    if lost > 100 * MUCH:
+        text += ". The protected attributes carry much of what the label holds"
+    return [f"{text}."]
 
 
 def _rate(rate: dict[str, Any]) -> str:

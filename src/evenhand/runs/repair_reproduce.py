@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import mean
 from typing import Any
 
@@ -91,6 +91,10 @@ def measure_repairs(pair: Pair, plan: RepairPlan, say: Say, interrupted: Callabl
         for source, learned in found.items():
             if len(learned):
                 repairs[f"augment {source}"] = workshop.augment(learned, plan.share, "models", retrained.networks)
+        longer = Workshop(
+            replace(workshop.material, recipe=Recipe(epochs=2 * plan.epochs)), model, plan.repeats, on_step
+        )
+        repairs["blind longer"] = longer.blind()
         repairs["pairing"] = workshop.pairing(DEFAULT_STRENGTH["pairing"])
         repairs["certified"] = workshop.certified(DEFAULT_STRENGTH["certified"])
         repairs["average"] = workshop.average()
@@ -148,6 +152,12 @@ def mean_rate(row: dict[str, Any]) -> float:
 def mean_accuracy(row: dict[str, Any]) -> float:
     """Accuracy on held-out rows, mean over repeats."""
     return float(row["over_repeats"]["accuracy"]["mean"])
+
+
+def reference(result: PairRepair) -> float:
+    """The accuracy of blind networks trained as well as can be: of two lengths of training the better by validation."""
+    rows = [result.rows[name] for name in ("blind", "blind longer")]
+    return mean_accuracy(max(rows, key=lambda row: float(row["validation_accuracy"])))
 
 
 def removed(result: PairRepair, name: str) -> float | None:

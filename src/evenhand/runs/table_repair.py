@@ -1,7 +1,7 @@
 """Repairing a classifier of tables: findings from the training split, repaired networks, a verdict on held-out data."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def repair_table(
             dataset=dataset.name if isinstance(data, Dataset) else lasting_name(data),
             protected=names or dataset.schema.protected,
             model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
-            by=list(REPAIRS) if ways == ["all"] else ways,
+            by=list(REPAIRS) if "all" in ways else ways,
             **settings,
         )
         for way in config.by:
@@ -95,7 +95,7 @@ def repair_table(
         if config.choose:
             parse_conditions(config.choose)  # a mistake is said before the work
         classifier, model_name = classifier_of(dataset, model, CPU, config.output)
-        work = _Work(config, dataset, classifier, model_name, ways == ["all"], stages, on_step)
+        work = _Work(config, dataset, classifier, model_name, "all" in ways, stages, on_step)
         work.check()
     with one_thread(CPU):
         return finished(out, config.choose, work)
@@ -134,6 +134,12 @@ class _Work:
             raise EvenhandError(
                 f"{', '.join(trained)} would train the model again, but {self.config.model} is not a network of "
                 "`evenhand train`: it can be asked and not retrained. Only --by average is offered for it."
+            )
+
+        if "average" in self.config.by and not self.workshop.retrainable and ":" not in (self.config.model or ""):
+            raise EvenhandError(
+                f"The average of {self.model_name} could not be written: only a network of `evenhand train` or a model "
+                "that is given as module:function can be found again by the file."
             )
 
     def judged(self) -> tuple[list[Judged], list[Judged]]:
@@ -175,12 +181,19 @@ class _Work:
         """What a search with the original model finds from training rows, or from held-out ones."""
         found: list[Findings] = []
         if train or not self.data.train.all():
-            rows = choose_seeds(self.data, self.config.seeds, self.config.seed, train=train)
+            data = replace(self.data, train=self._fitted()) if train else self.data
+            rows = choose_seeds(data, self.config.seeds, self.config.seed, train=train)
             self.on_step(f"findings from {'training' if train else 'held-out'} rows", 0)
             method, limits = make_method(self.config.method), Limits(steps=self.config.steps)
             codes = self.data.codes[rows]
             found = search_all(self.original, self.space, method, codes, rows, self.config.seed, limits)
         return joined_findings(found, self.space)
+
+    def _fitted(self) -> NDArray[np.bool_]:
+        """(rows,) the training rows that networks are fitted on; the others are for choices alone."""
+        fitted = np.zeros(len(self.data.codes), dtype=bool)
+        fitted[self.workshop.material.split[0]] = True
+        return fitted
 
     def _judge(self, workshop: Workshop, findings: NDArray[np.int32]) -> Judge:
         chosen = np.random.default_rng(self.config.seed).permutation(len(findings))[:MOST_FINDINGS]
@@ -216,12 +229,19 @@ class _Work:
             "config": self.config.model_dump(),
             "command": self.command(),
             "rows": compared(rows, originals),
+            "validation_rows": len(self.workshop.material.split[1]),
+            "notes": self._notes(rows),
             "chosen": None if chosen is None else chosen.name,
             "groups": group_rows(self.data, self.space, originals[0].kept.right, after.kept.right),
             "examples": examples_of(self.data, self.space, self.original, after.network, self.config.seed),
             **circumstances(self.original, self.stages),
             "seed": self.config.seed,
         }
+
+    def _notes(self, rows: list[Judged]) -> list[str]:
+        if "augment" not in self.config.by or any(row.by == "augment" for row in rows):
+            return []
+        return [f"augment was left out: {self.config.method} found no pair in the training rows."]
 
     def command(self) -> str:
         """The command that does the same again."""
@@ -252,11 +272,6 @@ class _Work:
         }
         if isinstance(model, Averaged):
             inner = None if isinstance(model.inner, FeedForward) else self.config.model
-            if inner is not None and ":" not in inner:
-                raise EvenhandError(
-                    "An averaged model can be written only where its inner model has a name that finds it again: give "
-                    "the model as module:function."
-                )
             save_averaged(model, description, path, inner)
         else:
             assert isinstance(model, FeedForward)

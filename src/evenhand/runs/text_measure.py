@@ -189,6 +189,11 @@ class _Looks:
 
     def of_findings(self, folder: Path, earlier: dict[str, Any], config: TextAuditConfig) -> Rate:
         """The share of an earlier audit's findings that are still findings; those without a mention are none."""
+        if earlier["dataset"]["name"] != self.setting.corpus.name:
+            raise EvenhandError(
+                f"The findings in {folder} are of {earlier['dataset']['name']}, not of {self.setting.corpus.name}. "
+                "Give the data that was audited."
+            )
         rules = {name: earlier["config"][name] for name in ("lexicon", "swap", "ambiguous", "protected")}
         config = config.model_copy(update=rules)
         written = pq.read_table(folder / FINDINGS, columns=["text"])["text"].to_pylist()

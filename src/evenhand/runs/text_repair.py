@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import evenhand
@@ -34,7 +35,7 @@ from evenhand.runs.config import Checked, TextAuditConfig
 from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
 from evenhand.runs.text_audit import Download, Setting, load_setting, with_lasting_names
 from evenhand.runs.text_repair_examples import text_examples, value_rows
-from evenhand.runs.text_world import TextSearchWorld, still_world
+from evenhand.runs.text_world import Mentions, TextSearchWorld, still_world
 from evenhand.search.check import check
 from evenhand.search.search import Limits
 from evenhand.text.corpus import Corpus
@@ -42,6 +43,8 @@ from evenhand.text.lexicon import DEFAULT as DEFAULT_LEXICON
 
 TEXT_REPAIRS = ("pairing", "augment", "certified", "blind", "average")
 CPU = torch.device("cpu")
+ASIDE = 0.1  # the share of the training texts that is for choices alone
+NO_OPTIONS = ("dataset", "protected", "by", "training_steps", "validation_texts", "texts", "mentioning")
 SEARCHED = ("dataset", "protected", "model", "text", "label", "split", "network", "lexicon", "vectors", "seed")
 
 
@@ -99,10 +102,12 @@ def repair_text(
     with stages.timed("load"):
         ways = [way.strip() for way in by.split(",")] if isinstance(by, str) else by
         names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
+        if len(names) != 1:
+            raise EvenhandError(f"A repair of texts is for one attribute at a time; {', '.join(names)} are several.")
         config = TextRepairConfig.checked(
             dataset=data.name if isinstance(data, Corpus) else data,
             protected=names,
-            by=list(TEXT_REPAIRS) if ways == ["all"] else ways,
+            by=list(TEXT_REPAIRS) if "all" in ways else ways,
             **with_lasting_names(settings),
         )
         for way in config.by:
@@ -135,10 +140,24 @@ class TextWork:
     @cached_property
     def material(self) -> TextMaterial:
         """What repairs learn from."""
-        model, mentions = self.original, self.setting.mentions
+        model, mentions = self.original, self.fitted
         return TextMaterial(
-            model.network, model.vectors, model.most_words, self.setting.corpus, mentions.words, mentions.ambiguous
+            model.network, model.vectors, model.most_words, mentions.corpus, mentions.words, mentions.ambiguous
         )
+
+    @cached_property
+    def aside(self) -> NDArray[np.bool_]:
+        """(texts,) training texts that nothing is learned from, by any repair: they are for choices alone."""
+        rows = np.flatnonzero(self.setting.corpus.train)
+        rows = np.random.default_rng([self.config.seed, 5]).permutation(rows)[: max(1, round(ASIDE * len(rows)))]
+        aside = np.zeros(len(self.setting.corpus), dtype=bool)
+        aside[rows] = True
+        return aside
+
+    @cached_property
+    def fitted(self) -> Mentions:
+        """Mentions in the training texts that may be learned from."""
+        return self.setting.mentions.among(self.setting.corpus.train & ~self.aside)
 
     def judged(self) -> tuple[list[Judged], list[Judged]]:
         """The repairs, and what they are compared with: the model as it was, and a blind one."""
@@ -194,9 +213,10 @@ class TextWork:
     def search(self, train: bool) -> tuple[TextSearchWorld, Tensor, Tensor]:
         """A search's world, what it found (n, 2 + width) and the witnesses' swaps (n,)."""
         config = self.config
-        sources = self.setting.mentions.choose(train, config.seeds, config.seed)
+        mentions = self.fitted if train else self.setting.mentions
+        sources = mentions.choose(train, config.seeds, config.seed)
         if not len(sources):
-            raise self.setting.mentions.nothing() if train else self._nothing_held_out()
+            raise mentions.nothing() if train else self._nothing_held_out()
         world = self.setting.world(sources, config.audit)
         rows = np.arange(len(sources), dtype=np.int32)
         method, limits = make_text_method(config.method), Limits(steps=config.steps)
@@ -215,6 +235,7 @@ class TextWork:
         """What `summary.json` holds."""
         corpus, after = self.setting.corpus, originals[0] if chosen is None else chosen
         world = self.judge.still["held_out"]
+        assert world is not None
         model = after.networks[after.best]
         return {
             "evenhand": evenhand.__version__,
@@ -227,6 +248,8 @@ class TextWork:
             "config": self.config.model_dump(),
             "command": self.command(),
             "rows": compared(rows, originals),
+            "validation_rows": int(self.aside.sum()),
+            "notes": [],
             "chosen": None if chosen is None else chosen.name,
             "groups": value_rows(self.judge, self.original, model),
             "examples": text_examples(world, self.original, model, corpus.classes),
@@ -240,7 +263,7 @@ class TextWork:
         words = ["evenhand", "repair", config.dataset, "--protected", config.protected[0], "--by", ",".join(config.by)]
         for name, field in fields.items():
             value = getattr(config, name)
-            if name not in ("dataset", "protected", "by") and value != field.default:
+            if name not in NO_OPTIONS and value != field.default:
                 words += [f"--{name.replace('_', '-')}", str(value)]
         return shlex.join(words)
 
@@ -261,52 +284,74 @@ class TextJudge:
         config, corpus = work.config, work.setting.corpus
         rng = np.random.default_rng(config.seed)
         self.held_out = rng.permutation(np.flatnonzero(~corpus.train))[: config.texts]
-        self.train = rng.permutation(np.flatnonzero(corpus.train))[: config.texts]
-        self.still = {name: self._still(train) for name, train in (("train", True), ("held_out", False))}
+        self.aside = np.flatnonzero(work.aside)[: config.texts]
+        among = {"aside": work.aside, "held_out": ~corpus.train}
+        self.still = {name: self._still(which) for name, which in among.items()}
 
-    def _still(self, train: bool) -> TextSearchWorld:
+    def _still(self, which: NDArray[np.bool_]) -> TextSearchWorld | None:
+        """Texts that only their protected terms may change; None where no such text mentions the attribute."""
         setting, config = self.work.setting, self.work.config
-        sources = setting.mentions.choose(train, config.mentioning, config.seed)
+        sources = setting.mentions.among(which).choose(True, config.mentioning, config.seed)
+        if not len(sources):
+            return None
         return still_world(sources, setting.mentions.words, setting.model, config.audit, CPU)
 
     def verdict(self, model: RecurrentText) -> Verdict:
         """All figures of one model."""
-        right = self.right(model, self.held_out)
-        confidence, name = self.work.config.confidence, self.work.setting.corpus.name
-        rates = {}
-        for part, world in self.still.items():
-            words = f"{'training' if part == 'train' else 'held-out'} texts of {name} that mention the attribute"
-            samples = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
-            rates[part] = self._rate(model, world, samples, words)
+        scores = self.scores(model, self.held_out)
+        right = self._right(scores, self.held_out)
+        name, constructed = self.work.setting.corpus.name, isinstance(model, BlindModel | AveragedTextModel)
+        rates = {part: self._rate_of(model, part, name) for part in self.still}
         remaining = None
         if len(self.findings):
             remaining = self._rate(model, self.world, self.findings, "findings made from held-out texts")
+        held_out, aside = rates["held_out"], rates["aside"]
+        assert held_out is not None, "independent findings begin at such texts"
         return Verdict(
             float(right.mean()),
             right,
-            rates["held_out"],
+            held_out,
             None,
             remaining,
-            self._certified(model, confidence),
-            float(self.right(model, self.train).mean()),
-            rates["train"].share,
+            self._certified(model) if isinstance(model, RecurrentModel) else None,
+            float(self.right(model, self.aside).mean()),
+            0.0 if aside is None else aside.share,
+            0.0 if constructed else 1.0 if aside is None else aside.interval[1],
+            self._auc(scores),
         )
+
+    def _rate_of(self, model: RecurrentText, part: str, name: str) -> Rate | None:
+        world = self.still[part]
+        if world is None:
+            return None
+        words = "held-out texts" if part == "held_out" else "training texts set aside"
+        samples = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
+        return self._rate(model, world, samples, f"{words} of {name} that mention the attribute")
+
+    def scores(self, model: RecurrentText, rows: NDArray[np.int64]) -> Tensor:
+        """(n, classes) what a model says of texts as they are written."""
+        corpus = self.work.setting.corpus
+        return text_scores(model, [corpus.text(row) for row in rows.tolist()], self.work.material)
+
+    def _auc(self, scores: Tensor) -> float | None:
+        labels = self.work.setting.corpus.labels[self.held_out]
+        return float(roc_auc_score(labels, scores[:, 1].numpy())) if len(np.unique(labels)) == 2 else None
 
     def right(self, model: RecurrentText, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(n,) which texts of the corpus get the label that they have."""
-        corpus = self.work.setting.corpus
-        scores = text_scores(model, [corpus.text(row) for row in rows.tolist()], self.work.material)
-        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == corpus.labels[rows]
+        return self._right(self.scores(model, rows), rows)
+
+    def _right(self, scores: Tensor, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == self.work.setting.corpus.labels[rows]
         return found
 
     def _rate(self, model: RecurrentText, world: TextSearchWorld, x: Tensor, words: str) -> Rate:
         hit = check(model.classifier(world.space.texts, CPU, None), world.space, x).hit
         return Rate(words, int(hit.sum()), len(x), self.work.config.confidence)
 
-    def _certified(self, model: RecurrentText, confidence: float) -> Rate:
-        """Proved by bounds; a model that does not look at mentions needs none."""
-        texts = self.work.material.marked(self.still["held_out"].sources.rows)
-        words = "held-out texts whose label is proved"
-        if isinstance(model, BlindModel | AveragedTextModel):
-            return Rate(words, len(texts), len(texts), confidence)
-        return Rate(words, int(certified_texts(self.work.material, model.network, texts).sum()), len(texts), confidence)
+    def _certified(self, model: RecurrentModel) -> Rate:
+        world = self.still["held_out"]
+        assert world is not None
+        texts = self.work.material.marked(world.sources.rows)
+        proved = int(certified_texts(self.work.material, model.network, texts).sum())
+        return Rate("held-out texts whose label is proved", proved, len(texts), self.work.config.confidence)

@@ -19,7 +19,9 @@ CPU = torch.device("cpu")
 
 def value_rows(judge: "TextJudge", before: RecurrentText, after: RecurrentText) -> list[dict[str, Any]]:
     """Accuracy on held-out texts by the value that a text mentions first, before and after; the commonest values."""
-    sources, words = judge.still["held_out"].sources, judge.work.setting.mentions.words
+    world = judge.still["held_out"]
+    assert world is not None
+    sources, words = world.sources, judge.work.setting.mentions.words
     values = np.array([text.mentions[0].value for text in sources.texts])
     right = [judge.right(model, sources.rows) for model in (before, after)]
     found, counts = np.unique(values, return_counts=True)

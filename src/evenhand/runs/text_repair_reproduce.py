@@ -47,6 +47,7 @@ class Figures:
 
     removed: float | None  # the share of independent findings that are findings no more; None: there were none
     accuracy: float  # on held-out texts
+    auc: float  # area under the ROC curve, on the same texts
     proved: float  # the share of held-out texts whose label is proved
 
 
@@ -68,6 +69,10 @@ class TextRepairRow:
     def lost(self, way: str) -> float:
         """The accuracy that a repair lost."""
         return self.before.accuracy - self.repairs[way].accuracy
+
+    def lost_auc(self, way: str) -> float:
+        """The same of the area under the ROC curve, which no threshold moves."""
+        return self.before.auc - self.repairs[way].auc
 
 
 def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan: TextRepairPlan) -> TextRepairRow:
@@ -107,6 +112,7 @@ def _figures(judge: TextJudge, models: Sequence[Any]) -> Figures:
     return Figures(
         mean(removed) if removed else None,
         mean(verdict.accuracy or 0.0 for verdict in verdicts),
+        mean(verdict.auc or 0.0 for verdict in verdicts),
         mean(verdict.certified.share for verdict in verdicts if verdict.certified is not None),
     )
 

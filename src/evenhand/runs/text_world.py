@@ -1,7 +1,8 @@
 """From a corpus and a lexicon to a space that a search can walk in."""
 
+import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow.compute as pc
@@ -56,6 +57,12 @@ class Mentions:
     def what(self) -> str:
         """The attribute as a sentence has it."""
         return self.words.name.replace("_", " ")
+
+    def among(self, which: NDArray[np.bool_]) -> "Mentions":
+        """The same with other texts (n,) for training ones."""
+        mentions = copy.copy(self)
+        mentions.corpus = replace(self.corpus, train=which)
+        return mentions
 
     def choose(self, train: bool, count: int, seed: int) -> Sources:
         """Up to `count` texts in a random order, no two of them alike up to their protected terms."""
