@@ -133,7 +133,6 @@ def test_without_a_folder_a_new_one_is_made_each_time(run: Run) -> None:
         (["--share", "nan"], "'share'"),
         (["--by", "magic"], "magic"),
         (["--by", "blind,"], "repair called"),
-        (["--by", "all,blind"], "repair called"),
         (["--choose", "accuracy>=0.9"], "accuracy>=0.9"),
         (["--by", "augment", "--vote", "everyone"], "'vote'"),
         (["--strength", "0"], "'strength'"),

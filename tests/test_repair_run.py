@@ -160,7 +160,7 @@ def test_findings_to_learn_from_start_at_training_rows(monkeypatch: pytest.Monke
 def test_the_repeat_that_validation_prefers_is_kept_whatever_held_out_rows_say() -> None:
     def verdict(held_out: float, validation: float, rate: float) -> Verdict:
         uniform = Rate("the domain", round(held_out * 10), 10)
-        return Verdict(held_out, np.zeros(0, dtype=bool), uniform, None, None, None, validation, rate)
+        return Verdict(held_out, np.zeros(0, dtype=bool), uniform, None, None, None, validation, rate, rate)
 
     verdicts = [verdict(0.9, 0.7, 0.1), verdict(0.5, 0.8, 0.1), verdict(0.7, 0.9, 0.3)]
     judged = Judged("pairing", "pairing", {}, 0, verdicts, [nn.Identity() for _ in verdicts])

@@ -15,7 +15,7 @@ from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
 from evenhand.repair import table_methods, table_training
-from evenhand.repair.table_methods import Workshop, own_votes, pair_votes
+from evenhand.repair.table_methods import Workshop, most_votes, own_votes, pair_votes
 from evenhand.repair.table_training import CrossEntropy, Material, Recipe, Scaled, blinded, fit
 from evenhand.search.space import TableSpace
 from tests.repair_world import (
@@ -264,3 +264,11 @@ def test_the_average_is_weighted_by_training_people() -> None:
     values = data.clipped[data.train, 0]
     expected = torch.tensor([(values == value).mean() for value in range(3)], dtype=torch.float32)
     assert torch.allclose(average.get_buffer("weights"), expected)
+
+
+def test_of_labels_with_as_many_votes_the_higher_mean_score_counts() -> None:
+    """Two votes each way, but those for 1 are surer; one more vote for 0 outweighs any score."""
+    scores = torch.tensor([[0.6, 0.4], [0.6, 0.4], [0.1, 0.9], [0.1, 0.9], [0.55, 0.45]])
+    labels = scores.argmax(dim=1)
+    assert most_votes(labels[None, :4], scores[None, :4]).tolist() == [1]
+    assert most_votes(labels[None], scores[None]).tolist() == [0]

@@ -18,7 +18,7 @@ from evenhand.runs.repair import Repair
 from evenhand.runs.repair_reproduction_page import AllRepairs
 from evenhand.runs.text_audit import audit_text
 from evenhand.runs.text_paper import TextRow
-from evenhand.runs.text_repair import repair_text
+from evenhand.runs.text_repair import TextWork, repair_text
 from evenhand.runs.text_repair_reproduce import TextRepairPlan, reproduce_text_repairs
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import load_lexicon
@@ -62,7 +62,9 @@ def test_all_ways_are_judged_and_one_is_written(repaired: Repair) -> None:
     assert rows["augment"]["findings_used"] > 0
     for way in ("blind", "average"):
         assert rows[way]["uniform"]["discriminatory"] == rows[way]["remaining"]["discriminatory"] == 0
-        assert rows[way]["certified"]["rate"] == 1.0
+        assert rows[way]["certified"] is None  # it needs no proof
+        assert rows[way]["validation_bound"] == 0
+    assert rows["pairing"]["validation_bound"] > 0
     assert sorted(path.name for path in repaired.folder.iterdir()) == [
         *("model.json", "model.safetensors", "report.html", "summary.json")
     ]
@@ -130,6 +132,28 @@ def test_the_report_hides_texts_until_asked_and_says_the_figures(repaired: Repai
     assert "<details><summary>Show examples" in page
     assert "http" not in page.replace("http-equiv", "")
     assert "held-out texts" in page
+    assert "by construction" in page
+
+
+def test_texts_that_are_set_aside_teach_nothing(files: UserFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the material nor the findings to learn from hold a text that choices are made on."""
+    seen: list[TextWork] = []
+    judged = TextWork.judged
+
+    def spy(work: TextWork) -> Any:
+        seen.append(work)
+        return judged(work)
+
+    monkeypatch.setattr(TextWork, "judged", spy)
+    run(files, "augment", share=1.0)
+    (work,) = seen
+    aside = set(np.flatnonzero(work.aside).tolist())
+    assert aside
+    assert aside <= set(np.flatnonzero(files.corpus.train).tolist())
+    assert aside.isdisjoint(np.flatnonzero(work.material.corpus.train).tolist())
+    assert aside.isdisjoint(text.row for text in work.material.mentioning)
+    assert aside.isdisjoint(work.search(train=True)[0].sources.rows.tolist())
+    assert set(work.judge.aside.tolist()) == aside
 
 
 def test_nothing_kept_to_a_condition(files: UserFiles, tmp_path: Path) -> None:
