@@ -2,12 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.metrics import f1_score, roc_auc_score
 from torch import Tensor
 
 from evenhand.models.devices import one_thread
@@ -58,26 +55,6 @@ def commonest_values(material: TextMaterial, most: int) -> tuple[int, ...]:
     count = Counter(mention.value for text in material.mentioning for mention in text.mentions)
     every = range(len(material.words.values))
     return tuple(sorted(sorted(every, key=lambda value: (-count[value], value))[:most]))
-
-
-@dataclass(frozen=True)
-class TextQuality:
-    """How good a model is on some texts."""
-
-    texts: int
-    accuracy: float
-    auc: float | None  # none where only one class is there
-    f1: float
-
-
-def text_quality(model: RecurrentText, material: TextMaterial, rows: NDArray[np.int64]) -> TextQuality:
-    """A model's accuracy, area under the ROC curve and F1 on rows of the corpus."""
-    corpus = material.corpus
-    scores = text_scores(model, [corpus.text(row) for row in rows.tolist()], material).numpy()
-    labels, predicted = corpus.labels[rows], scores.argmax(axis=1)
-    auc = float(roc_auc_score(labels, scores[:, 1])) if len(np.unique(labels)) > 1 else None
-    f1 = float(f1_score(labels, predicted, zero_division=0.0))
-    return TextQuality(len(rows), float((predicted == labels).mean()), auc, f1)
 
 
 @torch.no_grad()
