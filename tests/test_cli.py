@@ -37,6 +37,8 @@ def evenhand(*arguments: str, cwd: Path | None = None, **environment: str) -> su
         ["data", "list"],
         ["data", "show"],
         ["compare"],
+        ["measure"],
+        ["repair"],
         ["reproduce", "tables"],
     ],
 )
