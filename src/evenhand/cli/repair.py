@@ -63,7 +63,7 @@ def repair(
         int | None, typer.Option(help="Local steps of searches.", show_default="1000; 100 for texts")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Tables: passes over the training rows.", show_default="15")
+        int | None, typer.Option(help="Tables: passes over the training rows.", show_default="20")
     ] = None,
     half_width: Annotated[
         float | None, typer.Option(help="Tables: precision of the rates.", show_default="0.001")

@@ -29,7 +29,7 @@ VALIDATION_DRAWS = 1_000_003  # the seed of random samples that validation compa
 class Recipe:
     """How repaired networks are trained: Adam, with a learning rate that rises and falls once (one cycle)."""
 
-    epochs: int = 15
+    epochs: int = 20
     learning_rate: float = 0.01
     batch_rows: int = 256
     validation_share: float = 0.1

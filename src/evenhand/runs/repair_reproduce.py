@@ -47,7 +47,7 @@ class RepairPlan:
     independent: int = 20_000  # findings from held-out rows that are looked at again
 
 
-QUICK_REPAIR = RepairPlan(seeds=200, steps=200, sg_seconds=3.0, repeats=2, epochs=8, half_width=0.002)
+QUICK_REPAIR = RepairPlan(seeds=200, steps=200, sg_seconds=3.0, repeats=2, epochs=12, half_width=0.002)
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,8 @@ def text_intro_of(result: TextRepairReproduction) -> str:
     plan = result.plan
     steps = f"{plan.training_steps:,} steps" if plan.training_steps else "200 to 400 steps"
     return (
-        f"Texts: built-in networks; up to {plan.seeds:,} seeds and {plan.steps:,} local steps for findings, "
+        f"Texts: built-in networks; up to {plan.seeds:,} seeds ({plan.dearest_seeds:,} for country) and {plan.steps:,} "
+        "local steps for findings, "
         f"{steps} of fine-tuning, {plan.repeats} repeat{'s' if plan.repeats > 1 else ''}, accuracy on "
         f"{plan.texts:,} held-out texts. Made in {result.seconds:,.0f} seconds, rows at a time: {result.workers}."
     )
