@@ -93,7 +93,8 @@ def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan:
 
     config = TextRepairConfig(
         dataset=row.corpus, protected=[row.protected], network=row.network, lexicon=LEXICON, by=list(WAYS),
-        method=SOURCE, seeds=plan.dearest_seeds if row.protected == DEAREST else plan.seeds, steps=plan.steps, training_steps=plan.training_steps, repeats=plan.repeats,
+        method=SOURCE, seeds=plan.dearest_seeds if row.protected == DEAREST else plan.seeds, steps=plan.steps,
+        training_steps=plan.training_steps, repeats=plan.repeats,
         texts=plan.texts, mentioning=plan.mentioning, validation_texts=plan.validation_texts,
     )  # fmt: skip
     setting = load_setting(config.audit, builtin_corpus(row.corpus), lambda what, done, total: None)
