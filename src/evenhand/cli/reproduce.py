@@ -47,7 +47,9 @@ def tables(
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Texts: rows at a time, one core each.", show_default="the cores, at most 4"),
+        typer.Option(
+            min=1, max=64, help="Texts, --repair: rows at a time, one core each.", show_default="the cores, at most 4"
+        ),
     ] = None,
     out: Out = None,
     quiet: Quiet = False,
@@ -125,7 +127,7 @@ def _repairs(folder: Path, text: bool, quick: bool, workers: int | None, quiet: 
 
     with DownloadDisplay(quiet) as downloads:
         download_all(downloads)
-    data = None if text else reproduce_repairs(QUICK_REPAIR if quick else RepairPlan(), _say(quiet))
+    data = None if text else reproduce_repairs(QUICK_REPAIR if quick else RepairPlan(), _say(quiet), workers=workers)
     stopped = data is not None and data.left_out
     plan = QUICK_TEXT_REPAIR if quick else TextRepairPlan()
     texts = None if stopped else reproduce_text_repairs(plan, _say(quiet), workers=workers)

@@ -1,8 +1,9 @@
 """The paper's table of retraining on tables of data, made again, with the other repairs beside it."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -20,6 +21,7 @@ from evenhand.repair.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
 from evenhand.repair.table_training import Material, Recipe
 from evenhand.runs.interrupt import Stopped, interrupt_as_wish
 from evenhand.runs.paper import SEEDS, Pair
+from evenhand.runs.processes import Interrupted, Say, all_results, default_workers
 from evenhand.runs.repair import search_all
 from evenhand.runs.repair_paper import TABLE_REPAIRS
 from evenhand.runs.table_repair import joined_findings
@@ -30,7 +32,6 @@ from evenhand.search.space import TableSpace
 
 SOURCES = ("aequitas", "sg", "adf")
 CPU = torch.device("cpu")
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class PairRepair:
     seconds: float
 
 
-def measure_repairs(pair: Pair, plan: RepairPlan, say: Say, interrupted: Callable[[], bool]) -> PairRepair:
+def measure_repairs(pair: Pair, say: Say, interrupted: Interrupted, plan: RepairPlan) -> PairRepair:
     """All repairs of one pair's built-in network."""
     start = time.perf_counter()
     data, name = load_dataset(pair.dataset), "/".join(pair)
@@ -131,17 +132,23 @@ class RepairReproduction:
 
 
 def reproduce_repairs(
-    plan: RepairPlan, say: Say = lambda text: None, pairs: Sequence[Pair] = tuple(TABLE_REPAIRS)
+    plan: RepairPlan,
+    say: Say = lambda text: None,
+    pairs: Sequence[Pair] = tuple(TABLE_REPAIRS),
+    *,
+    workers: int | None = None,
 ) -> RepairReproduction:
-    """Measure the pairs one after the other; Ctrl-C keeps those that are whole."""
+    """Measure all pairs, `workers` at a time; Ctrl-C keeps those that are whole."""
     make_method("sg")  # says now, and not after minutes, that its extra is missing
-    start, results = time.perf_counter(), list[PairRepair]()
+    start, results = time.perf_counter(), dict[Pair, PairRepair]()
+    workers = min(workers or default_workers(), len(pairs))
     with interrupt_as_wish() as interrupted:
-        try:
-            results += (measure_repairs(pair, plan, say, interrupted) for pair in pairs)
-        except Stopped:
-            say("stopped; the pairs that are whole are kept")
-    return RepairReproduction(plan, results, list(pairs[len(results) :]), time.perf_counter() - start)
+        for result in all_results(pairs, partial(measure_repairs, plan=plan), say, interrupted, workers):
+            results[result.pair] = result
+            say(f"{'/'.join(result.pair)}: done in {result.seconds:,.0f} s, {len(results)} of {len(pairs)} pairs")
+    whole = [results[pair] for pair in pairs if pair in results]
+    left_out = [pair for pair in pairs if pair not in results]
+    return RepairReproduction(plan, whole, left_out, time.perf_counter() - start)
 
 
 def mean_rate(row: dict[str, Any]) -> float:

@@ -11,32 +11,28 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 import evenhand
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
-from evenhand.measure.rates import Rate
-from evenhand.measure.verdict import Judged, Verdict
+from evenhand.measure.verdict import Judged
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
-from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
 from evenhand.models.text_loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
-from evenhand.repair.text_certified import certified_texts
 from evenhand.repair.text_data import FoundPair, TextMaterial
 from evenhand.repair.text_findings import found_pairs
 from evenhand.repair.text_fit import RepairStep, text_repair
-from evenhand.repair.text_repair import averaged_text_model, repair_text_network, text_scores
+from evenhand.repair.text_repair import averaged_text_model, repair_text_network
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked, TextAuditConfig
 from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
 from evenhand.runs.text_audit import Download, Setting, load_setting, with_lasting_names
+from evenhand.runs.text_judge import TextJudge
 from evenhand.runs.text_repair_examples import text_examples, value_rows
-from evenhand.runs.text_world import Mentions, TextSearchWorld, still_world
-from evenhand.search.check import check
+from evenhand.runs.text_world import Mentions, TextSearchWorld
 from evenhand.search.search import Limits
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import DEFAULT as DEFAULT_LEXICON
@@ -274,84 +270,3 @@ class TextWork:
         kept = {name: value for name, value in description.items() if name not in ("quality", "training")}
         repaired = {"made_by": self.command(), "repair": summary["chosen"], "protected": self.config.protected}
         save_recurrent_text(model, kept | repaired, path)
-
-
-class TextJudge:
-    """Measures models of one corpus in the same way."""
-
-    def __init__(self, work: TextWork, world: TextSearchWorld, findings: Tensor, swaps: Tensor) -> None:  # noqa: ARG002 - as a search gives it
-        self.work, self.world, self.findings = work, world, findings
-        config, corpus = work.config, work.setting.corpus
-        rng = np.random.default_rng(config.seed)
-        self.held_out = rng.permutation(np.flatnonzero(~corpus.train))[: config.texts]
-        self.aside = np.flatnonzero(work.aside)[: config.texts]
-        among = {"aside": work.aside, "held_out": ~corpus.train}
-        self.still = {name: self._still(which) for name, which in among.items()}
-
-    def _still(self, which: NDArray[np.bool_]) -> TextSearchWorld | None:
-        """Texts that only their protected terms may change; None where no such text mentions the attribute."""
-        setting, config = self.work.setting, self.work.config
-        sources = setting.mentions.among(which).choose(True, config.mentioning, config.seed)
-        if not len(sources):
-            return None
-        return still_world(sources, setting.mentions.words, setting.model, config.audit, CPU)
-
-    def verdict(self, model: RecurrentText) -> Verdict:
-        """All figures of one model."""
-        scores = self.scores(model, self.held_out)
-        right = self._right(scores, self.held_out)
-        name, constructed = self.work.setting.corpus.name, isinstance(model, BlindModel | AveragedTextModel)
-        rates = {part: self._rate_of(model, part, name) for part in self.still}
-        remaining = None
-        if len(self.findings):
-            remaining = self._rate(model, self.world, self.findings, "findings made from held-out texts")
-        held_out, aside = rates["held_out"], rates["aside"]
-        assert held_out is not None, "independent findings begin at such texts"
-        return Verdict(
-            float(right.mean()),
-            right,
-            held_out,
-            None,
-            remaining,
-            self._certified(model) if isinstance(model, RecurrentModel) else None,
-            float(self.right(model, self.aside).mean()),
-            0.0 if aside is None else aside.share,
-            0.0 if constructed else 1.0 if aside is None else aside.interval[1],
-            self._auc(scores),
-        )
-
-    def _rate_of(self, model: RecurrentText, part: str, name: str) -> Rate | None:
-        world = self.still[part]
-        if world is None:
-            return None
-        words = "held-out texts" if part == "held_out" else "training texts set aside"
-        samples = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
-        return self._rate(model, world, samples, f"{words} of {name} that mention the attribute")
-
-    def scores(self, model: RecurrentText, rows: NDArray[np.int64]) -> Tensor:
-        """(n, classes) what a model says of texts as they are written."""
-        corpus = self.work.setting.corpus
-        return text_scores(model, [corpus.text(row) for row in rows.tolist()], self.work.material)
-
-    def _auc(self, scores: Tensor) -> float | None:
-        labels = self.work.setting.corpus.labels[self.held_out]
-        return float(roc_auc_score(labels, scores[:, 1].numpy())) if len(np.unique(labels)) == 2 else None
-
-    def right(self, model: RecurrentText, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(n,) which texts of the corpus get the label that they have."""
-        return self._right(self.scores(model, rows), rows)
-
-    def _right(self, scores: Tensor, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == self.work.setting.corpus.labels[rows]
-        return found
-
-    def _rate(self, model: RecurrentText, world: TextSearchWorld, x: Tensor, words: str) -> Rate:
-        hit = check(model.classifier(world.space.texts, CPU, None), world.space, x).hit
-        return Rate(words, int(hit.sum()), len(x), self.work.config.confidence)
-
-    def _certified(self, model: RecurrentModel) -> Rate:
-        world = self.still["held_out"]
-        assert world is not None
-        texts = self.work.material.marked(world.sources.rows)
-        proved = int(certified_texts(self.work.material, model.network, texts).sum())
-        return Rate("held-out texts whose label is proved", proved, len(texts), self.work.config.confidence)

@@ -10,7 +10,7 @@ from evenhand.runs.text_world import TextSearchWorld
 from evenhand.search.check import Checked, check
 
 if TYPE_CHECKING:
-    from evenhand.runs.text_repair import TextJudge
+    from evenhand.runs.text_judge import TextJudge
 
 MOST_EXAMPLES, MOST_VALUES = 5, 12
 SHOWN_CHARACTERS = 240

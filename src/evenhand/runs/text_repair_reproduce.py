@@ -14,8 +14,9 @@ from evenhand.runs.interrupt import Stopped, interrupt_as_wish
 from evenhand.runs.processes import Interrupted, Say, all_results, default_workers
 from evenhand.runs.repair_paper import TEXT_METHODS, TEXT_REPAIRS
 from evenhand.runs.text_audit import load_setting
+from evenhand.runs.text_judge import TextJudge
 from evenhand.runs.text_paper import TextRow
-from evenhand.runs.text_repair import CPU, TextJudge, TextRepairConfig, TextWork
+from evenhand.runs.text_repair import CPU, TextRepairConfig, TextWork
 from evenhand.runs.text_reproduce import builtin_corpus
 from evenhand.runs.text_rows import DEAREST, LEXICON
 
