@@ -101,10 +101,13 @@ def _cost(rows: dict[str, dict[str, Any]]) -> list[str]:
         spreads = [{"mean": row["validation_accuracy"], "spread": 0.0} for row in (retrained, blind)]
     lost = 100 * (spreads[0]["mean"] - spreads[1]["mean"])
     noise = 100 * math.hypot(spreads[0]["spread"], spreads[1]["spread"]) if repeats > 1 else None
+    price = f"costs {lost:.2f} percentage points of accuracy" if lost > 0 else "costs no accuracy"
     text = (
-        f"Not reading the protected attributes at all costs {lost:.2f} percentage points of accuracy on {where}, "
-        f"between the means of {repeats} {'networks' if repeats > 1 else 'network'} trained with and without them"
+        f"Not reading the protected attributes at all {price} on {where}, comparing the means of {repeats} "
+        f"{'networks' if repeats > 1 else 'network'} trained with and without them"
     )
+    if lost <= 0:
+        text += f", {-lost:.2f} percentage points in favour of those without"
     if noise is not None:
         text += f" (standard deviation of such a difference over repeats: {noise:.2f})"
     if lost > 100 * MUCH:
