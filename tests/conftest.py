@@ -1,3 +1,4 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,14 @@ settings.load_profile("untimed")
 def _one_torch_thread() -> None:
     """Several test processes share the machine; torch's threads would fight."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests on small files must not find, or fill, the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EVENHAND_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -134,6 +134,7 @@ def test_without_a_folder_a_new_one_is_made_each_time(run: Run) -> None:
         (["--by", "magic"], "magic"),
         (["--by", "blind,"], "repair called"),
         (["--choose", "accuracy>=0.9"], "accuracy>=0.9"),
+        (["--choose", ""], "'' is not a condition"),
         (["--by", "augment", "--vote", "everyone"], "'vote'"),
         (["--strength", "0"], "'strength'"),
         (["--confidence", "1"], "'confidence'"),

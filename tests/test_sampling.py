@@ -13,8 +13,9 @@ from evenhand.measure import sampling
 from evenhand.measure.direction import Tally
 from evenhand.measure.populations import Neighbourhood, Uniform
 from evenhand.measure.rates import Rate, clopper_pearson
-from evenhand.measure.sampling import error_share, sample_population, sampled_rate, samples_needed
+from evenhand.measure.sampling import error_share, sample_population, samples_needed
 from evenhand.models.classifier import Classifier
+from evenhand.search.draws import Draws
 from evenhand.search.space import TableSpace
 from tests.worlds import classifier_of, dataset_of, has_witness, network_of, schema_of
 
@@ -70,7 +71,7 @@ def test_the_shares_of_the_error_are_at_most_the_whole() -> None:
 
 
 def test_the_interval_is_that_of_the_reported_stage(model: Classifier) -> None:
-    rate = sampled_rate(model, SPACE, Coin(0.1), half_width=0.01, confidence=0.95)
+    rate = sample_population(model, SPACE, Coin(0.1), half_width=0.01, confidence=0.95).rate
     assert rate.error == pytest.approx(0.9 * 0.05)
     assert rate.interval == clopper_pearson(rate.discriminatory, rate.samples, 1 - 0.9 * 0.05)
     assert rate.as_dict()["confidence"] == 0.95
@@ -95,7 +96,7 @@ def test_it_agrees_with_full_enumeration(protected: list[str]) -> None:
     domain = np.array(list(itertools.product(*ranges)), dtype=np.int32)
     truth = np.mean([has_witness(module, schema, space.protected, row) for row in domain])
     assert 0.05 < truth < 0.95
-    found = sampled_rate(classifier_of(module), space, Uniform(space), half_width=0.005, confidence=0.999)
+    found = sample_population(classifier_of(module), space, Uniform(space), half_width=0.005, confidence=0.999).rate
     low, high = found.interval
     assert low <= truth <= high
     assert abs(found.share - truth) < 0.01
@@ -131,8 +132,13 @@ def test_at_the_limit_it_says_that_the_interval_is_wider(model: Classifier) -> N
     assert low <= 0.3 <= high
 
 
-def test_an_interrupt_keeps_what_was_drawn(model: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_interrupt_keeps_the_first_part_of_a_stage(
+    model: Classifier, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the pilot of 3,202 samples in four batches of 1,000, four batches of the main stage and no more."""
     monkeypatch.setattr(sampling, "BATCH_ROWS", 2000)
+    monkeypatch.setattr(sampling, "MOST_THREADS", threads)
     seen: list[int] = []
     found = sample_population(
         model,
@@ -144,15 +150,19 @@ def test_an_interrupt_keeps_what_was_drawn(model: Classifier, monkeypatch: pytes
         on_done=lambda done, total: seen.append(done),
     )
     assert found.note == "wider than asked, since it was interrupted"
-    assert 1000 <= found.rate.samples <= found.drawn < 20_000
-    low, high = found.rate.interval
-    assert low <= 0.3 <= high
+    assert len(seen) == 8
+    pilot = seen[3]
+    assert pilot == sampling.pilot_size(0.001, 0.95)
+    assert (found.rate.samples, found.drawn) == (4000, pilot + 4000)
+    numbers = Draws(0, Coin.stream, torch.arange(pilot, pilot + 4000), Coin.per_sample, block_steps=1).all_of(0)
+    assert found.rate.discriminatory == int((numbers < 0.3).sum())
+    assert model.rows >= 2 * found.drawn  # threads may have looked further ahead
 
 
 @pytest.mark.parametrize(("half_width", "confidence"), [(0.0, 0.9), (0.5, 0.9), (0.01, 0.0), (0.01, 1.0)])
 def test_bad_precision_is_refused(model: Classifier, half_width: float, confidence: float) -> None:
     with pytest.raises(EvenhandError, match=r"half-width is|confidence is"):
-        sampled_rate(model, SPACE, Coin(0.3), half_width=half_width, confidence=confidence)
+        sample_population(model, SPACE, Coin(0.3), half_width=half_width, confidence=confidence)
 
 
 def test_a_tally_adds_up() -> None:

@@ -1,6 +1,5 @@
 """Measuring texts, on files as a user has them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,7 @@ from evenhand.runs.text_audit import audit_text
 from evenhand.runs.text_measure import measure_text
 from tests.text_files import CLASSES, UserFiles, write_user_files
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVENHAND_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")

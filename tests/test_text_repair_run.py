@@ -1,7 +1,6 @@
 """Repairs of texts from end to end, on files as a user has them."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,11 +28,7 @@ QUICK: dict[str, Any] = {"training_steps": 3, "seeds": 6, "steps": 3, "texts": 4
 WAYS = "pairing,augment,certified,blind,average"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVENHAND_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,8 @@ COUNTRY = TextRow("jigsaw", "lstm", "country")
 TINY = TextPlan(seeds=12, dearest_seeds=5, steps=6, enough=10, enough_steps=0, similar=5)
 QUALITY = {"held_out": {"accuracy": 0.9, "auc": 0.95, "f1": 0.7, "majority_class": 0.8}}
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 
 class Letters:
     """A sentence encoder: how often each letter occurs."""
@@ -63,15 +65,8 @@ def small_ground(row: TextRow) -> Ground:
     return Ground(small_corpus(), words, small_vectors(), model, QUALITY, Letters())
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVENHAND_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="module")
-def made(_own_cache: None) -> TextReproduction:
+def made(own_cache: None) -> TextReproduction:
     return reproduce_text(TINY, rows=[RELIGION, VALIDITY_ROW, COUNTRY], workers=1, load=small_ground)
 
 

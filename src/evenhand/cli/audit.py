@@ -117,7 +117,7 @@ def one_data(argument: str | None, option: str | None) -> str:
     """What the data are, said as an argument or as --data."""
     if (argument is None) == (option is None):
         raise EvenhandError(
-            "Name the data once: as the first argument or with --data, such as `evenhand audit census`."
+            "Name the data once, as the first argument or with --data: census, wiki, PATH/TO/SCHEMA.toml, …"
         )
     return argument or option or ""
 

@@ -45,33 +45,6 @@ class Sampled(NamedTuple):
     note: str | None  # why the interval is wider than asked, if it is
 
 
-def sampled_rate(
-    model: Classifier,
-    space: TableSpace,
-    population: Population,
-    *,
-    half_width: float,
-    confidence: float,
-    seed: int = 0,
-    most_samples: int = MOST_SAMPLES,
-    interrupted: Callable[[], bool] = lambda: False,
-    on_done: Callable[[int, int], None] = lambda done, total: None,
-) -> Rate:
-    """The share of discriminatory samples in a population, to within `half_width` at this confidence."""
-    sampled = sample_population(
-        model,
-        space,
-        population,
-        half_width=half_width,
-        confidence=confidence,
-        seed=seed,
-        most_samples=most_samples,
-        interrupted=interrupted,
-        on_done=on_done,
-    )
-    return sampled.rate
-
-
 def sample_population(
     model: Classifier,
     space: TableSpace,
@@ -84,7 +57,7 @@ def sample_population(
     interrupted: Callable[[], bool] = lambda: False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sampled:
-    """As `sampled_rate`, with who wins among the discriminatory samples, from the same answers of the model.
+    """The share of discriminatory samples to within `half_width` at this confidence, and who wins among them.
 
     Interrupted, or out of samples, it reports what it has; the interval is then wider than asked. When a person
     interrupts does not depend on what was seen, so the samples of a stage until then are a smaller stage.
@@ -171,12 +144,11 @@ def _draw(
     """Look at samples with the numbers from `first` on; when interrupted at fewer, but at least one batch.
 
     A sample's random numbers belong to its own number, so neither batches nor threads leave a trace in the result.
+    What an interrupt leaves is a first part of the stage: what threads did ahead of it is not kept.
     """
     tally, batch = Tally(space.variant_count), max(1, BATCH_ROWS // space.variant_count)
 
-    def looked(asked: Classifier, start: int) -> Tensor | None:
-        if start > first and interrupted():
-            return None
+    def looked(asked: Classifier, start: int) -> Tensor:
         numbers = torch.arange(start, min(start + batch, first + size), device=model.device)
         draws = Draws(seed, population.stream, numbers, population.per_sample, block_steps=1)
         return look(asked, space, population.samples(draws.all_of(0))).won
@@ -184,16 +156,15 @@ def _draw(
     starts = range(first, first + size, batch)
     with closing(_in_threads(looked, model, starts)) as results:
         for start, won in zip(starts, results, strict=True):
-            if won is not None:
-                tally.add(min(batch, first + size - start), won)
-                on_done(first + tally.samples, first + size)
+            tally.add(min(batch, first + size - start), won)
+            on_done(first + tally.samples, first + size)
+            if interrupted():
+                break
     return tally
 
 
-def _in_threads(
-    work: Callable[[Classifier, int], Tensor | None], model: Classifier, starts: range
-) -> Generator[Tensor | None]:
-    """The work's results in order, with a thread for each core.
+def _in_threads(work: Callable[[Classifier, int], Tensor], model: Classifier, starts: range) -> Generator[Tensor]:
+    """The work's results in order, with a thread for each core; closed early, it drops what has not begun.
 
     torch's own threads bring nothing on small networks; a batch for each thread does. A module may keep things while
     it works, so each thread asks a copy of its own.
@@ -208,16 +179,18 @@ def _in_threads(
         own.rows = 0
         idle.put(own)
 
-    def with_copy(start: int) -> Tensor | None:
+    def with_copy(start: int) -> Tensor:
         own = idle.get()
         try:
             return work(own, start)
         finally:
             idle.put(own)
 
-    with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(with_copy, starts)
-    model.count(sum(own.rows for own in copies))
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(with_copy, starts)
+    finally:
+        model.count(sum(own.rows for own in copies))
 
 
 def _cores() -> int:

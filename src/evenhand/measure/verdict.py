@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.measure.populations import Uniform
 from evenhand.measure.rates import Rate
-from evenhand.measure.sampling import sampled_rate
+from evenhand.measure.sampling import sample_population
 from evenhand.models.averaged import Averaged
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
@@ -61,14 +61,14 @@ class Judge:
     def verdict(self, network: nn.Module, output: Any = "logits") -> Verdict:
         """All figures of one network."""
         model = Classifier(network, output=output)
-        uniform = sampled_rate(
+        uniform = sample_population(
             model,
             self.space,
             Uniform(self.space),
             half_width=self.half_width,
             confidence=self.confidence,
             seed=self.seed,
-        )
+        ).rate
         right = self._right(model, np.flatnonzero(~self.data.train))
         selection = self._hits(model, self._selection, "samples that only the choice looks at")
         assert selection is not None

@@ -54,7 +54,7 @@ class Work(Protocol):
 
 def finished(out: str | Path | None, condition: str | None, work: Work) -> Repair:
     """Do the work, choose, and write model, summary and report. What is there already is replaced at the end."""
-    conditions = parse_conditions(condition) if condition else []
+    conditions = [] if condition is None else parse_conditions(condition)
     with result_folder(out) as folder:
         rows, originals = work.judged()
         trades = [Trade(row.kept.validation_accuracy, row.kept.validation_bound) for row in [originals[0], *rows]]

@@ -19,9 +19,9 @@ from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward
 from evenhand.repair.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
 from evenhand.repair.table_training import Material, Recipe
-from evenhand.runs.interrupt import Stopped, interrupt_as_wish
+from evenhand.runs.interrupt import Stopped
 from evenhand.runs.paper import SEEDS, Pair
-from evenhand.runs.processes import Interrupted, Say, all_results, default_workers
+from evenhand.runs.processes import Interrupted, Say, measure_all
 from evenhand.runs.repair import search_all
 from evenhand.runs.repair_paper import TABLE_REPAIRS
 from evenhand.runs.table_repair import joined_findings
@@ -59,6 +59,11 @@ class PairRepair:
     findings: dict[str, int]  # of each source
     rows: dict[str, dict[str, Any]]  # by name: original, retrained, blind, "augment aequitas" and so on
     seconds: float
+
+    @property
+    def part(self) -> Pair:
+        """Which pair."""
+        return self.pair
 
 
 def measure_repairs(pair: Pair, say: Say, interrupted: Interrupted, plan: RepairPlan) -> PairRepair:
@@ -140,15 +145,8 @@ def reproduce_repairs(
 ) -> RepairReproduction:
     """Measure all pairs, `workers` at a time; Ctrl-C keeps those that are whole."""
     make_method("sg")  # says now, and not after minutes, that its extra is missing
-    start, results = time.perf_counter(), dict[Pair, PairRepair]()
-    workers = min(workers or default_workers(), len(pairs))
-    with interrupt_as_wish() as interrupted:
-        for result in all_results(pairs, partial(measure_repairs, plan=plan), say, interrupted, workers):
-            results[result.pair] = result
-            say(f"{'/'.join(result.pair)}: done in {result.seconds:,.0f} s, {len(results)} of {len(pairs)} pairs")
-    whole = [results[pair] for pair in pairs if pair in results]
-    left_out = [pair for pair in pairs if pair not in results]
-    return RepairReproduction(plan, whole, left_out, time.perf_counter() - start)
+    done = measure_all(pairs, partial(measure_repairs, plan=plan), say, workers)
+    return RepairReproduction(plan, done.rows, done.left_out, done.seconds)
 
 
 def mean_rate(row: dict[str, Any]) -> float:

@@ -92,7 +92,7 @@ def repair_table(
         for way in config.by:
             if way not in REPAIRS:
                 raise unknown_name("repair called", way, [*REPAIRS, "all"])
-        if config.choose:
+        if config.choose is not None:
             parse_conditions(config.choose)  # a mistake is said before the work
         classifier, model_name = classifier_of(dataset, model, CPU, config.output)
         work = _Work(config, dataset, classifier, model_name, "all" in ways, stages, on_step)

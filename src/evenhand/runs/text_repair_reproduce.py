@@ -10,8 +10,8 @@ from typing import Any
 from evenhand.models.devices import one_thread
 from evenhand.models.text_loading import RecurrentModel
 from evenhand.runs.audit import Stages
-from evenhand.runs.interrupt import Stopped, interrupt_as_wish
-from evenhand.runs.processes import Interrupted, Say, all_results, default_workers
+from evenhand.runs.interrupt import Stopped
+from evenhand.runs.processes import Interrupted, Say, measure_all
 from evenhand.runs.repair_paper import TEXT_METHODS, TEXT_REPAIRS
 from evenhand.runs.text_audit import load_setting
 from evenhand.runs.text_judge import TextJudge
@@ -70,6 +70,11 @@ class TextRepairRow:
     before: Figures
     repairs: dict[str, Figures]  # by way, and for two rows "augment asc" and so on
     seconds: float
+
+    @property
+    def part(self) -> TextRow:
+        """Which row."""
+        return self.row
 
     def removed(self, way: str) -> float | None:
         """The share of independent findings that a repair removed; None where there is no such figure."""
@@ -156,12 +161,5 @@ def reproduce_text_repairs(
     workers: int | None = None,
 ) -> TextRepairReproduction:
     """Measure all rows, `workers` at a time; Ctrl-C keeps those that are whole."""
-    start, results = time.perf_counter(), dict[TextRow, TextRepairRow]()
-    workers = min(workers or default_workers(), len(rows))
-    with interrupt_as_wish() as interrupted:
-        for result in all_results(rows, partial(measure_text_repairs, plan=plan), say, interrupted, workers):
-            results[result.row] = result
-            say(f"{'/'.join(result.row)}: done in {result.seconds:,.0f} s, {len(results)} of {len(rows)} rows")
-    whole = [results[row] for row in rows if row in results]
-    left_out = [row for row in rows if row not in results]
-    return TextRepairReproduction(plan, whole, left_out, time.perf_counter() - start, workers)
+    done = measure_all(rows, partial(measure_text_repairs, plan=plan), say, workers)
+    return TextRepairReproduction(plan, done.rows, done.left_out, done.seconds, done.workers)

@@ -1,7 +1,6 @@
 """The paper's tables for texts made again: all rows, several at a time, each in a process of its own."""
 
 import importlib.util
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, partial
@@ -12,8 +11,7 @@ from evenhand.measure.similarity import Encoder, load_encoder
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text_loading import load_text_model
-from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.processes import Interrupted, Say, all_results, default_workers
+from evenhand.runs.processes import Interrupted, Say, measure_all
 from evenhand.runs.text_paper import TEXT_PAPER, TextRow
 from evenhand.runs.text_rows import DEAREST, LEXICON, Ground, RowResult, TextPlan, measure_row
 from evenhand.text.corpus import Corpus, load_corpus
@@ -95,21 +93,10 @@ def reproduce_text(
 
     A row's figures, but for seconds, are the same however many are measured at a time.
     """
-    start = time.perf_counter()
-    workers = min(workers or default_workers(), len(rows))
-    results: dict[TextRow, RowResult] = {}
-    order = sorted(rows, key=lambda row: row.protected != DEAREST)  # so that no process ends with one of them alone
-    with interrupt_as_wish() as interrupted:
-        task = partial(_measured, plan=plan, load=load)
-        for result in all_results(order, task, say, interrupted, workers):
-            results[result.row] = result
-            seconds = sum(run.seconds for run in result.runs.values())
-            say(f"{'/'.join(result.row)}: done in {seconds:,.0f} s, {len(results)} of {len(rows)} rows")
-        if len(results) < len(rows):
-            say("stopped; the rows that are whole are kept")
-    whole = [results[row] for row in rows if row in results]
-    left_out = [row for row in rows if row not in results]
-    return TextReproduction(plan, whole, left_out, time.perf_counter() - start, workers)
+    task = partial(_measured, plan=plan, load=load)
+    # The dearest rows come first, so that no process ends with one of them alone.
+    done = measure_all(rows, task, say, workers, first=lambda row: row.protected == DEAREST)
+    return TextReproduction(plan, done.rows, done.left_out, done.seconds, done.workers)
 
 
 def _measured(row: TextRow, say: Say, interrupted: Interrupted, plan: TextPlan, load: Load) -> RowResult:

@@ -96,6 +96,16 @@ class RowResult:
     runs: dict[str, TextRun]
     quality: dict[str, Any]
 
+    @property
+    def part(self) -> TextRow:
+        """Which row."""
+        return self.row
+
+    @property
+    def seconds(self) -> float:
+        """Of all runs."""
+        return sum(run.seconds for run in self.runs.values())
+
     def reached(self, method: str) -> float:
         """The share of seeds that lead to a finding, the raw ones among them."""
         return (self.raw + self.runs[method].global_findings) / self.seeds
