@@ -39,8 +39,10 @@ class Missing(BaseModel):
 class Attribute(BaseModel):
     """A column with its domain of integer codes.
 
-    `category` and `ordered` list raw values; a code is a position in that list. `number` bins values: by a `width`
-    (code = value // width) or by `edges` (code = how many edges are at or below the value).
+    `category` and `ordered` list raw values; a code is a position in that list. `number` counts in steps of `step`
+    (code = the nearest multiple), or bins values: by a `width` (code = value // width) or by `edges` (code = how many
+    edges are at or below the value). `type` is what a program reads in the column, `typical` the value that stands for
+    each bin between edges, `moves` and `stride` say how a search may change the attribute.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,10 +57,15 @@ class Attribute(BaseModel):
     categories: Annotated[list[str | list[str]], BeforeValidator(as_text)] = []
     words: list[str] = []
     width: Annotated[Finite, Field(gt=0)] = 1
+    step: Annotated[Finite, Field(gt=0)] | None = None
     edges: list[Finite] = []
+    typical: list[Finite] = []
     clip: tuple[Code, Code] | None = None
     unit: str = ""
     missing: Missing | None = None
+    type: Literal["text", "category", "integer", "float", "boolean"] | None = None
+    moves: Literal["any", "up", "down", "none"] = "any"
+    stride: Annotated[int, Field(ge=1, le=LARGEST_CODE)] = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -81,13 +88,21 @@ class Attribute(BaseModel):
         else:
             self._check_categories()
         self._check_domain()
+        if self.moves == "none" and self.stride > 1:
+            raise ValueError("stride says how far a search may move, but moves = 'none' lets it not move at all")
         if self.phrase and "{}" not in self.phrase:
             raise ValueError("phrase needs {} where the value stands")
         return self
 
     def _check_bins(self) -> None:
         if self.categories:
-            raise ValueError("a number has no categories; use width or edges, or another kind")
+            raise ValueError("a number has no categories; use step, width or edges, or another kind")
+        if self.type in ("text", "category"):
+            raise ValueError(f"a number cannot have the type {self.type}; use integer, float or boolean")
+        if (self.step is not None) + bool(self.edges) + ("width" in self.model_fields_set) > 1:
+            raise ValueError("a number has one of step, width and edges")
+        if self.typical and len(self.typical) != len(self.edges) + 1:
+            raise ValueError("typical needs one value for each bin: one more than there are edges")
         if self.edges != sorted(set(self.edges)):
             raise ValueError("edges must rise strictly")
         if self.clip is not None and self.clip[0] > self.clip[1]:
@@ -98,7 +113,7 @@ class Attribute(BaseModel):
             raise ValueError(f"kind = '{self.kind}' needs categories, and at least one value in each group of them")
         if self.words and len(self.words) != len(self.categories):
             raise ValueError("words needs one entry for each of categories")
-        values = [value for group in self.categories for value in _as_list(group)]
+        values = [value for group in self.categories for value in as_list(group)]
         if twice := repeated(values):
             raise ValueError(f"categories must be unique, across groups too; found twice: {', '.join(twice)}")
 
@@ -111,6 +126,8 @@ class Attribute(BaseModel):
         if not (self.categories or self.edges):
             return
         highest = len(self.categories) - 1 if self.categories else len(self.edges)
+        if self.missing is not None and self.missing.code == highest + 1:
+            highest += 1  # a missing value may be a category of its own
         if low < 0 or high > highest:
             of = "categories" if self.categories else "edges"
             raise ValueError(f"the domain [{low}, {high}] goes beyond the {of}, whose codes are 0 to {highest}")
@@ -144,6 +161,8 @@ class Attribute(BaseModel):
         self._reject(values, ~np.isfinite(numbers), "is not a number")
         if self.edges:
             codes = np.searchsorted(self.edges, numbers, side="right")
+        elif self.step is not None:
+            codes = np.floor(numbers / self.step + 0.5)
         else:
             codes = np.floor(numbers / self.width + 1e-9)  # 0.3 / 0.1 is a hair below 3
         if self.clip is not None:
@@ -152,7 +171,7 @@ class Attribute(BaseModel):
         return codes.astype(np.int32)
 
     def _encode_categories(self, values: pd.Series) -> NDArray[np.int32]:
-        code_of = {value: code for code, group in enumerate(self.categories) for value in _as_list(group)}
+        code_of = {value: code for code, group in enumerate(self.categories) for value in as_list(group)}
         other = code_of.pop(ANY_OTHER, -1)
         codes = values.map(code_of).fillna(other).to_numpy().astype(np.int32)
         self._reject(values, codes == -1, "is not among the categories")
@@ -168,16 +187,24 @@ class Attribute(BaseModel):
 
     def text(self, code: int) -> str:
         """A code in words: a category's name, a bin's range, or `unknown` for a missing value."""
-        if self.missing is not None and code == self.missing.code:
+        if self.is_missing(code):
             return "unknown"
         if self.kind != "number":
             return self._category_text(code) if 0 <= code < len(self.categories) else f"code {code}"
-        return _range_text(*self._bin(code), self.unit)
+        if self.step is not None:
+            return _number(code * self.step) + (f" {self.unit}" if self.unit else "")
+        return _range_text(*self.bin(code), self.unit)
+
+    def is_missing(self, code: int) -> bool:
+        """Whether a code stands for a missing value and for nothing else."""
+        if self.missing is None or code != self.missing.code:
+            return False
+        return self.kind != "number" or not self.domain[0] <= code <= self.domain[1]
 
     def _category_text(self, code: int) -> str:
         if self.words:
             return self.words[code]
-        first = _as_list(self.categories[code])[0]
+        first = as_list(self.categories[code])[0]
         return "other" if first == ANY_OTHER else first
 
     def sentence(self, code: int) -> str:
@@ -191,7 +218,7 @@ class Attribute(BaseModel):
         """The words for every code of the domain, in order."""
         return [self.text(code) for code in range(self.domain[0], self.domain[1] + 1)]
 
-    def _bin(self, code: int) -> tuple[float | None, float | None]:
+    def bin(self, code: int) -> tuple[float | None, float | None]:
         """The smallest value of a bin and the smallest one above it; None where the bin is open."""
         if self.edges:
             return (self.edges[code - 1] if code else None, self.edges[code] if code < len(self.edges) else None)
@@ -205,7 +232,8 @@ def repeated(values: list[str]) -> list[str]:
     return sorted({value for value in values if values.count(value) > 1})
 
 
-def _as_list(group: str | list[str]) -> list[str]:
+def as_list(group: str | list[str]) -> list[str]:
+    """The raw values of a category."""
     return [group] if isinstance(group, str) else group
 
 

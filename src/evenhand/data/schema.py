@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from evenhand.data.attribute import Attribute, Text, as_text, repeated
+from evenhand.data.impossible import Impossible
 from evenhand.errors import EvenhandError, unknown_name
 
 
@@ -90,6 +91,7 @@ class Schema(BaseModel):
     split: Split = Split()
     card: Card = Card()
     attributes: Annotated[list[Attribute], Field(min_length=2, alias="attribute")]
+    impossible: list[dict[str, Any]] = []  # values that cannot go together, by attribute; see `rules`
     accuracy_in_paper: float | None = None
 
     @model_validator(mode="before")
@@ -116,7 +118,14 @@ class Schema(BaseModel):
                     f"the attribute '{attribute.name}' reads the label's column '{self.label.column}', "
                     "so a model would be given the answer; use another column or leave the attribute out"
                 )
+        for rule in self.impossible:
+            Impossible.of(rule, self.attributes)
         return self
+
+    @property
+    def rules(self) -> list[Impossible]:
+        """The combinations of values that no person has."""
+        return [Impossible.of(rule, self.attributes) for rule in self.impossible]
 
     @classmethod
     def load(cls, path: Path) -> "Schema":

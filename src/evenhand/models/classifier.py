@@ -80,8 +80,10 @@ class Classifier(Model):
         self.module = module.to(self.device).eval().requires_grad_(False)
         self.dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
         self.output = output
-        self.chunk_rows = chunk_rows or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
-        self.smallest_call = smallest_call or SMALLEST_CALL.get(self.device.type, SMALLEST_CALL["cpu"])
+        own_chunk: int | None = getattr(module, "chunk_rows", None)  # an adapter may know better
+        own_smallest: int | None = getattr(module, "smallest_call", None)
+        self.chunk_rows = chunk_rows or own_chunk or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
+        self.smallest_call = smallest_call or own_smallest or SMALLEST_CALL.get(self.device.type, SMALLEST_CALL["cpu"])
 
     def outputs(self, x: Tensor) -> Outputs:
         """Labels and scores of (n, d) samples."""
@@ -127,6 +129,8 @@ class Classifier(Model):
         """What the module says, as logits; whatever it raises is its author's to mend."""
         try:
             raw = self.module(inputs.to(self.dtype))
+        except EvenhandError:
+            raise
         except Exception as error:
             raise EvenhandError(
                 f"The model failed on {len(inputs):,} rows: {first_line(error)}. "

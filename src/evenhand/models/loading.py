@@ -1,34 +1,128 @@
-"""Getting a module: a built-in network, a file of `evenhand train` or `repair`, or a function of the user's own."""
+"""Getting a module for a table: built in, from a file of any framework, from an address, or from the user's code."""
 
 import importlib
 import sys
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
+from evenhand.models.adapters.base import Adapter
 from evenhand.models.averaged import FORMAT as AVERAGED
 from evenhand.models.averaged import load_averaged
 from evenhand.models.network import load_network, network_files
 
 BUILTIN = Path(str(resources.files("evenhand.models") / "builtin"))
 
+# Which function opens which file: module and function, imported when needed.
+OPENERS = {
+    ".skops": "sklearn_models:open_skops",
+    ".txt": "boosters:open_lightgbm",
+    ".ubj": "boosters:open_xgboost",
+    ".onnx": "onnx_models:open_onnx",
+    ".keras": "keras_models:open_keras",
+    ".pt2": "torch_files:open_exported",
+    ".pt": "torch_files:open_torchscript",
+    ".ts": "torch_files:open_torchscript",
+    ".toml": "description:open_described",
+}
+PICKLES = (".pkl", ".pickle", ".joblib", ".pth", ".bin", ".h5", ".hdf5")
+KNOWN_FILES = (
+    "a file that evenhand made (NAME.safetensors), .skops (scikit-learn), .txt (LightGBM), .ubj or .json (XGBoost), "
+    ".onnx, .keras, .pt2 (torch.export) or .pt (TorchScript), .toml (a description of a file or an address)"
+)
 
-def load_module(data: Dataset, model: str | None) -> tuple[nn.Module, str]:
-    """A module and how to name it: built-in for None, else a weights file or `module:function`."""
+
+def load_module(data: Dataset, model: Any = None, inputs: str | None = None) -> tuple[nn.Module, str]:
+    """A module that reads codes, and how to name it.
+
+    `model` is None for the built-in network, a file, an address (http), `module:function`, or an object: a torch
+    module, an estimator, a booster, a Keras model, a function of a data frame. `inputs` says how a model that
+    reads a matrix wants it; see `adapters.features`.
+    """
     if model is None:
         return _builtin_network(data), f"built-in network for {data.name}"
-    if Path(model).suffix in (".safetensors", ".json"):
-        return _network_for(data, Path(model)), model
-    if ":" in model:
-        return _call_factory(model), model
+    if not isinstance(model, str | Path):
+        return _named(wrapped(data, model, inputs))
+    text = str(model)
+    if text.startswith(("http://", "https://")):
+        return _named(_function("http_endpoint:open_address")(data, text))
+    suffix = Path(text).suffix
+    if suffix == ".safetensors" or (suffix == ".json" and not _is_booster(Path(text))):
+        return _network_for(data, Path(text)), text
+    if suffix == ".json":
+        return _opened("boosters:open_xgboost", data, Path(text), inputs), text
+    if suffix in OPENERS:
+        return _opened(OPENERS[suffix], data, Path(text), inputs), text
+    if suffix in PICKLES:
+        raise EvenhandError(
+            f"{text} looks like a pickle or an old format that can run code when it is read, so it is not opened. Save "
+            "the model as .skops, .onnx, .keras or .safetensors, or load it yourself and name it as module:function."
+        )
+    if ":" in text:
+        return wrapped(data, _own_object(text), inputs, of=text), text
     raise EvenhandError(
-        f"'{model}' is not a model. Give a function of your own as module:function, "
-        "or a file that `evenhand train` made (NAME.safetensors with NAME.json beside it)."
+        f"'{text}' is not a model. Give an object or a function of your own as module:function, an address (http://…), "
+        f"or {KNOWN_FILES}."
     )
+
+
+def wrapped(data: Dataset, model: Any, inputs: str | None = None, of: str = "") -> nn.Module:
+    """An object as a module that reads codes: of torch or another framework, or a function of a data frame."""
+    if isinstance(model, Adapter) or (
+        isinstance(model, nn.Module) and inputs in (None, "codes") and not _is_keras(model)
+    ):
+        return model
+    if _is_keras(model):
+        kind = "keras_models:wrap_keras"
+    elif isinstance(model, nn.Module):
+        kind = "features:wrap_module"
+    elif type(model).__module__.partition(".")[0] in ("lightgbm", "xgboost") and not hasattr(model, "predict_proba"):
+        kind = "boosters:wrap_booster"
+    elif hasattr(model, "predict_proba") or hasattr(model, "predict"):
+        kind = "sklearn_models:wrap_estimator"
+    elif callable(model):
+        kind = "functions:wrap_function"
+    else:
+        raise EvenhandError(
+            f"{of or 'The model'} is a {type(model).__name__}, which is no model: it must be a torch.nn.Module, have "
+            "predict_proba or predict, or be a function of a data frame."
+        )
+    module: nn.Module = _function(kind)(data, model, inputs)
+    return module
+
+
+def _is_keras(model: Any) -> bool:
+    """Whether an object is a Keras model; with torch as its backend it is a torch module too."""
+    return any(kind.__module__.partition(".")[0] == "keras" for kind in type(model).__mro__)
+
+
+def _named(module: nn.Module) -> tuple[nn.Module, str]:
+    return module, (module.about if isinstance(module, Adapter) else "") or type(module).__name__
+
+
+def _function(place: str) -> Callable[..., Any]:
+    """A function of an adapter, whose framework is an extra: `module:function`."""
+    module, _, name = place.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(f"evenhand.models.adapters.{module}"), name)
+    return function
+
+
+def _opened(opener: str, data: Dataset, path: Path, inputs: str | None) -> nn.Module:
+    if not path.is_file():
+        raise EvenhandError(f"There is no file {path}.")
+    module: nn.Module = _function(opener)(data, path, inputs)
+    return module
+
+
+def _is_booster(path: Path) -> bool:
+    """Whether a JSON file is XGBoost's and not a description of ours."""
+    return path.is_file() and "learner" in read_json(path)
 
 
 def _builtin_network(data: Dataset) -> nn.Module:
@@ -46,7 +140,7 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
         raise EvenhandError(f"There is no file {weights_file}.")
     averaged = read_json(description_file).get("format") == AVERAGED
     network: nn.Module
-    network, description = load_averaged(path, _call_factory) if averaged else load_network(path)
+    network, description = load_averaged(path, _own_module) if averaged else load_network(path)
     for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
         if description.get(key) != expected:
             raise EvenhandError(
@@ -60,9 +154,17 @@ def _listed(values: object) -> str:
     return ", ".join(map(str, values)) if isinstance(values, list) else "not given"
 
 
-def _call_factory(path: str) -> nn.Module:
-    """Import `module:function` from the current folder or the Python path and call it."""
-    module_name, _, function_name = path.partition(":")
+def _own_module(path: str) -> nn.Module:
+    """A torch module of the user's own code."""
+    module = _own_object(path)
+    if not isinstance(module, nn.Module):
+        raise EvenhandError(f"{path} returned {type(module).__name__}; it must return a torch.nn.Module.")
+    return module
+
+
+def _own_object(path: str) -> Any:
+    """Import `module:name` from the current folder or the Python path; a function without arguments is called."""
+    module_name, _, name = path.partition(":")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:
@@ -73,13 +175,25 @@ def _call_factory(path: str) -> nn.Module:
         raise EvenhandError(
             f"Cannot import '{module_name}': it raised {type(error).__name__}: {error}. Correct the module."
         ) from error
-    if not hasattr(imported, function_name):
-        raise EvenhandError(f"'{module_name}' has no function '{function_name}'. Write module:function.")
-    function = getattr(imported, function_name)
+    if not hasattr(imported, name):
+        raise EvenhandError(f"'{module_name}' has no function '{name}'. Write module:function.")
+    found = getattr(imported, name)
+    if not _is_factory(found):
+        return found
     try:
-        module = function if isinstance(function, nn.Module) else function()
+        return found()
     except Exception as error:  # it is the user's code: whatever it raises is theirs to mend
         raise EvenhandError(f"The model function {path} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(module, nn.Module):
-        raise EvenhandError(f"{path} returned {type(module).__name__}; it must return a torch.nn.Module.")
-    return module
+
+
+def _is_factory(found: Any) -> bool:
+    """Whether it makes a model: a class, or a function that needs no argument."""
+    if isinstance(found, type):
+        return True
+    if isinstance(found, nn.Module) or hasattr(found, "predict") or not callable(found):
+        return False
+    code = getattr(found, "__code__", None)
+    if code is None:
+        return False
+    needed = code.co_argcount - len(getattr(found, "__defaults__", None) or ())
+    return bool(needed - (1 if hasattr(found, "__self__") else 0) == 0)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier, OutputForm, first_line
 
 TRIAL_ROWS = 1024
@@ -31,6 +32,8 @@ def classifier_for(
     columns = 2 if raw.ndim == 1 or raw.shape[1] == 1 else raw.shape[1]
     if columns != classes:
         raise EvenhandError(f"The model returns {columns} classes, but the data has {classes}.")
+    if output == "auto" and isinstance(module, Adapter):
+        output = module.output
     classifier.output = _detect(raw) if output == "auto" else output
     _check_function(classifier, sample.float())
     classifier.rows, classifier.seconds = 0, 0.0
@@ -47,6 +50,8 @@ def _own_copy(module: nn.Module) -> nn.Module:
 def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
     try:
         raw = module(sample)
+    except EvenhandError:
+        raise
     except Exception as error:  # it is the user's code: whatever it raises is theirs to mend
         raise EvenhandError(
             f"The model cannot read the data: a matrix with {sample.shape[1]} columns, one per attribute. "

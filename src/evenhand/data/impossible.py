@@ -1,0 +1,97 @@
+"""Values that cannot go together, such as relationship = Husband with sex = Female."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.data.attribute import Attribute, as_list, as_text
+
+BOUNDS = ("below", "at_least")
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """One rule: a sample whose codes are all among these is nobody."""
+
+    codes: dict[int, NDArray[np.bool_]]  # by the attribute's position: which codes of its domain the rule names
+    words: str
+
+    @classmethod
+    def of(cls, rule: dict[str, Any], attributes: list[Attribute]) -> "Impossible":
+        """A rule of a schema file, checked: { relationship = "Husband", sex = "Female" }."""
+        if len(rule) < 2:
+            raise ValueError("a rule in impossible names at least two attributes whose values cannot go together")
+        names = [attribute.name for attribute in attributes]
+        codes: dict[int, NDArray[np.bool_]] = {}
+        for name, wanted in rule.items():
+            if name not in names:
+                raise ValueError(
+                    f"a rule in impossible names '{name}', which is no attribute; known: {', '.join(names)}"
+                )
+            attribute = attributes[names.index(name)]
+            codes[names.index(name)] = _named_codes(attribute, wanted)
+        words = " with ".join(
+            f"{attributes[index].title} {_words(attributes[index], named)}" for index, named in codes.items()
+        )
+        return cls(codes, words)
+
+
+def _named_codes(attribute: Attribute, wanted: Any) -> NDArray[np.bool_]:
+    """(codes of the domain,) which ones a rule names: by raw values, by words, or by bounds of a number."""
+    low, high = attribute.domain
+    if isinstance(wanted, dict):
+        return _within(attribute, wanted)
+    texts = as_text(wanted if isinstance(wanted, list) else [wanted])
+    named = np.zeros(attribute.size, dtype=bool)
+    for text in texts:
+        code = _code_of(attribute, text)
+        if not low <= code <= high:
+            raise ValueError(f"a rule in impossible names '{text}' of '{attribute.name}', which is outside its domain")
+        named[code - low] = True
+    return named
+
+
+def _code_of(attribute: Attribute, text: str) -> int:
+    known = dict(zip(attribute.texts(), range(attribute.domain[0], attribute.domain[1] + 1), strict=True))
+    if attribute.kind != "number":
+        known |= {value: code for code, group in enumerate(attribute.categories) for value in as_list(group)}
+    if text not in known:
+        hint = "bounds such as { below = 18 }, or " if attribute.kind == "number" else ""
+        shown = ", ".join(list(known)[:12])
+        raise ValueError(
+            f"a rule in impossible names '{text}', which is no value of '{attribute.name}'; use {hint}{shown}"
+        )
+    return known[text]
+
+
+def _within(attribute: Attribute, bounds: dict[str, Any]) -> NDArray[np.bool_]:
+    if attribute.kind != "number" or not bounds or not set(bounds) <= set(BOUNDS):
+        raise ValueError(
+            f"a rule in impossible gives {bounds} for '{attribute.name}'; bounds are for numbers: "
+            "{ below = 18 }, { at_least = 65 } or both"
+        )
+    lowest, first_above = bounds.get("at_least", -np.inf), bounds.get("below", np.inf)
+    codes = range(attribute.domain[0], attribute.domain[1] + 1)
+    ends = [
+        (code * attribute.step,) * 2 if attribute.step is not None else _bin_ends(attribute, code) for code in codes
+    ]
+    return np.array([lowest <= low and high < first_above for low, high in ends])
+
+
+def _bin_ends(attribute: Attribute, code: int) -> tuple[float, float]:
+    """The smallest value of a bin, and one just below the smallest value above it; a bin counts as inside if all is."""
+    low, high = attribute.bin(code)
+    return (-np.inf if low is None else low), (np.inf if high is None else float(np.nextafter(high, -np.inf)))
+
+
+def _words(attribute: Attribute, named: NDArray[np.bool_]) -> str:
+    texts = [text for text, there in zip(attribute.texts(), named, strict=True) if there]
+    return (
+        texts[0]
+        if len(texts) == 1
+        else f"{texts[0]} to {texts[-1]}"
+        if attribute.kind == "number" and texts
+        else " or ".join(texts)
+    )

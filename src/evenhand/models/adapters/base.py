@@ -1,0 +1,113 @@
+"""What every adapter offers: a model of any framework as a module that reads codes and returns scores."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from evenhand.data.decoding import Decoder
+from evenhand.data.schema import Label, Schema
+from evenhand.errors import EvenhandError
+from evenhand.models.classifier import OutputForm
+
+
+class Adapter(nn.Module):
+    """A model seen as a module: (n, d) float32 codes to (n, classes) scores, or (n,) scores of the second class.
+
+    It is asked and never changed, so a copy of it is itself. One that gives no gradients says why.
+    """
+
+    about: str = ""  # how reports name the model
+    no_gradients: str | None = None  # why the scores cannot be differentiated by the codes; None: they can
+    output: OutputForm = "auto"
+    smallest_call: int = 1  # rows; a network's matrix products need more, see `Classifier`
+    chunk_rows: int | None = None  # rows that it prefers at a time
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
+        return self
+
+
+class FrameAdapter(Adapter):
+    """Asks a function of a data frame that has the columns and types of the raw table. It gives no gradients."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        ask: Callable[[pd.DataFrame], Any],
+        *,
+        about: str,
+        classes: Sequence[Any] | None = None,
+        no_gradients: str = "it is asked through a data frame",
+    ) -> None:
+        """`classes`: which class each column of the answer is, where that is not the schema's own order."""
+        super().__init__()
+        self.about, self.no_gradients = about, no_gradients
+        self._decoder, self._ask, self._label = Decoder(schema), ask, schema.label
+        self._order = None if classes is None else class_order(classes, schema.label)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, d) codes to scores."""
+        frame = self._decoder.frame(x.cpu().numpy().astype(np.int32))
+        return scores_of(self._ask(frame), len(frame), self._label, self._order).to(x.device)
+
+
+def class_order(classes: Sequence[Any], label: Label) -> list[int]:
+    """Where each class of the schema stands among a model's own classes; they are compared as text."""
+    own = [_class_text(value) for value in classes]
+    for value in label.values:
+        if value not in own:
+            raise EvenhandError(
+                f"The model's classes are {', '.join(own)}, but the label '{label.column}' has the values "
+                f"{', '.join(label.values)}. Correct label.values in the schema."
+            )
+    if len(own) != len(label.values):
+        raise EvenhandError(
+            f"The model has {len(own)} classes, but label.values in the schema has {len(label.values)}."
+        )
+    return [own.index(value) for value in label.values]
+
+
+def _class_text(value: Any) -> str:
+    """A class as a schema writes it: true, 1 also for 1.0."""
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def scores_of(answer: Any, rows: int, label: Label, order: list[int] | None = None) -> Tensor:
+    """What a model of the user's own returned, as scores: of all classes, of the second one, or labels as 0 and 1."""
+    if isinstance(answer, Tensor):
+        answer = answer.detach().cpu().numpy()
+    values = np.asarray(answer)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim not in (1, 2) or len(values) != rows:
+        raise EvenhandError(
+            f"The model answered with the shape {values.shape} to {rows:,} rows. It must answer each row with the "
+            "scores of all classes, with one score for the second class, or with a label."
+        )
+    if values.ndim == 2:
+        scores = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+        return scores if order is None else scores[:, order]
+    if np.issubdtype(values.dtype, np.floating):
+        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+    return _from_labels(values, label)
+
+
+def _from_labels(values: Any, label: Label) -> Tensor:
+    """(n, classes) 1 for the label that was given, 0 for the others."""
+    distinct, places = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
+    texts = [_class_text(value) for value in distinct]
+    for text in texts:
+        if text not in label.values:
+            raise EvenhandError(
+                f"The model answered with the label '{text}', which is none of {', '.join(label.values)}. "
+                "Let it return scores, or correct label.values in the schema."
+            )
+    codes = torch.tensor([label.values.index(text) for text in texts])[torch.from_numpy(places)]
+    return nn.functional.one_hot(codes, len(label.values)).float()
