@@ -63,10 +63,10 @@ class Steps(Adapter):
     def __init__(self, no_gradients: str | None) -> None:
         super().__init__()
         self.no_gradients = no_gradients
-        self.table = nn.Embedding.from_pretrained(torch.linspace(0, 1, 16)[:, None])
+        self.table = torch.linspace(0, 1, 16)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.table(x[:, 1].long())[:, 0].detach()
+        return self.table[x[:, 1].long()]
 
 
 def test_a_network_meets_all(data: Dataset) -> None:

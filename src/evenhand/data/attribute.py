@@ -32,7 +32,7 @@ class Missing(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    value: Text = ""
+    value: Annotated[str | list[str], BeforeValidator(as_text)] = ""  # one way to write it, or several
     code: Code
 
 
@@ -101,19 +101,38 @@ class Attribute(BaseModel):
             raise ValueError(f"a number cannot have the type {self.type}; use integer, float or boolean")
         if (self.step is not None) + bool(self.edges) + ("width" in self.model_fields_set) > 1:
             raise ValueError("a number has one of step, width and edges")
-        if self.typical and len(self.typical) != len(self.edges) + 1:
-            raise ValueError("typical needs one value for each bin: one more than there are edges")
         if self.edges != sorted(set(self.edges)):
             raise ValueError("edges must rise strictly")
+        if self.typical and len(self.typical) != len(self.edges) + 1:
+            raise ValueError("typical needs one value for each bin: one more than there are edges")
+        if self.typical and np.searchsorted(self.edges, self.typical, side="right").tolist() != [
+            *range(len(self.typical))
+        ]:
+            raise ValueError("typical must give, in rising order, a value within each bin between the edges")
+        self._check_type()
         if self.clip is not None and self.clip[0] > self.clip[1]:
             raise ValueError("clip must be [lowest code, highest code]")
+
+    def _check_type(self) -> None:
+        """A value that stands for a code must not become another code when it is rounded to the type."""
+        for field in ("step", "width"):
+            size = getattr(self, field)
+            if self.type == "integer" and size is not None and not float(size).is_integer():
+                raise ValueError(f"{field} = {size:g} does not go with type = 'integer'; use a whole {field} or float")
+        if self.type == "integer" and any(not float(value).is_integer() for value in self.typical):
+            raise ValueError("typical must be whole numbers where type = 'integer'")
+        whole = np.ceil(self.edges[:-1]) < self.edges[1:] if len(self.edges) > 1 else np.ones(0, dtype=bool)
+        if self.type == "integer" and not whole.all():
+            raise ValueError("edges leave a bin without a whole number, but type = 'integer'")
+        if self.type == "boolean" and (self.edges or self.domain[0] < 0 or self.domain[1] > 1):
+            raise ValueError("domain must lie within [0, 1] where type = 'boolean'")
 
     def _check_categories(self) -> None:
         if not self.categories or [] in self.categories:
             raise ValueError(f"kind = '{self.kind}' needs categories, and at least one value in each group of them")
         if self.words and len(self.words) != len(self.categories):
             raise ValueError("words needs one entry for each of categories")
-        values = [value for group in self.categories for value in as_list(group)]
+        values = [value.strip() for group in self.categories for value in as_list(group)]
         if twice := repeated(values):
             raise ValueError(f"categories must be unique, across groups too; found twice: {', '.join(twice)}")
 
@@ -142,7 +161,7 @@ class Attribute(BaseModel):
         values = raw.astype("string").str.strip()
         absent = values.isna() | (values == "")
         if self.missing is not None:
-            absent |= values == self.missing.value
+            absent |= values.isin([text.strip() for text in as_list(self.missing.value)])
         codes = np.empty(len(values), dtype=np.int32)
         if absent.any():
             if self.missing is None:
@@ -171,7 +190,7 @@ class Attribute(BaseModel):
         return codes.astype(np.int32)
 
     def _encode_categories(self, values: pd.Series) -> NDArray[np.int32]:
-        code_of = {value: code for code, group in enumerate(self.categories) for value in as_list(group)}
+        code_of = {value.strip(): code for code, group in enumerate(self.categories) for value in as_list(group)}
         other = code_of.pop(ANY_OTHER, -1)
         codes = values.map(code_of).fillna(other).to_numpy().astype(np.int32)
         self._reject(values, codes == -1, "is not among the categories")
@@ -192,20 +211,21 @@ class Attribute(BaseModel):
         if self.kind != "number":
             return self._category_text(code) if 0 <= code < len(self.categories) else f"code {code}"
         if self.step is not None:
-            return _number(code * self.step) + (f" {self.unit}" if self.unit else "")
+            return _number(float(multiples(code, self.step))) + (f" {self.unit}" if self.unit else "")
         return _range_text(*self.bin(code), self.unit)
 
     def is_missing(self, code: int) -> bool:
         """Whether a code stands for a missing value and for nothing else."""
         if self.missing is None or code != self.missing.code:
             return False
-        return self.kind != "number" or not self.domain[0] <= code <= self.domain[1]
+        beyond_bins = bool(self.edges) and code > len(self.edges)
+        return self.kind != "number" or beyond_bins or not self.domain[0] <= code <= self.domain[1]
 
     def _category_text(self, code: int) -> str:
         if self.words:
             return self.words[code]
-        first = as_list(self.categories[code])[0]
-        return "other" if first == ANY_OTHER else first
+        group = as_list(self.categories[code])
+        return "other" if ANY_OTHER in group else group[0].strip()
 
     def sentence(self, code: int) -> str:
         """The value as part of a sentence about a person: `age 30–39`."""
@@ -225,6 +245,15 @@ class Attribute(BaseModel):
         lowest = self.clip is not None and code == self.clip[0]
         highest = self.clip is not None and code == self.clip[1]
         return (None if lowest else code * self.width, None if highest else (code + 1) * self.width)
+
+
+def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
+    """Codes times the step as a table writes them: 3 steps of 0.1 are 0.3 and not 0.30000000000000004."""
+    parts = 1 / step
+    if step < 1 and abs(parts - round(parts)) < 1e-9 * parts:
+        return np.asarray(np.asarray(codes) / round(parts), dtype=np.float64)
+    digits = 12 - int(np.floor(np.log10(step)))
+    return np.asarray(np.round(np.asarray(codes) * step, min(digits, 300)), dtype=np.float64)
 
 
 def repeated(values: list[str]) -> list[str]:

@@ -7,18 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import repeated
 from evenhand.data.schema import Schema
+from evenhand.data.tables import read_table, text_column
 from evenhand.errors import EvenhandError, unknown_name
 
 BUILTIN = Path(str(resources.files("evenhand.data") / "builtin"))
-LARGEST_WHOLE = 2.0**53  # float64 holds every whole number up to here
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,15 @@ class Dataset:
     def clipped(self) -> NDArray[np.int32]:
         """(rows, d) the codes moved into the domain, where the search lives."""
         return np.clip(self.codes, self.schema.lower, self.schema.upper).astype(np.int32)
+
+    @cached_property
+    def possible(self) -> NDArray[np.bool_]:
+        """(rows,) false for rows that a rule of the schema calls impossible."""
+        possible = np.ones(len(self.codes), dtype=bool)
+        for rule in self.schema.rules:
+            named = [codes[self.clipped[:, i] - self.schema.lower[i]] for i, codes in rule.codes.items()]
+            possible &= ~np.logical_and.reduce(named)
+        return possible
 
     def describe(self, codes: NDArray[np.int32]) -> str:
         """One person in words."""
@@ -74,26 +79,6 @@ def load_dataset(name_or_path: str) -> Dataset:
     return encode(schema, frame)
 
 
-def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
-    """A CSV file (also .gz) as text, so that codes such as 007 survive, or a Parquet file with its own types."""
-    if not path.is_file():
-        raise EvenhandError(f"The table {path} does not exist. Its name stands as `file` in the schema.")
-    try:
-        if path.suffix == ".parquet":
-            table = pa.parquet.read_table(path)
-        else:
-            header = pa.csv.open_csv(path, parse_options=pa.csv.ParseOptions(delimiter=separator)).schema.names
-            table = pa.csv.read_csv(
-                path,
-                parse_options=pa.csv.ParseOptions(delimiter=separator),
-                convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string())),
-            )
-    except (pa.ArrowInvalid, OSError) as error:
-        raise EvenhandError(f"Cannot read the table {path}: {error}") from error
-    frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
-    return frame
-
-
 def encode(schema: Schema, frame: pd.DataFrame) -> Dataset:
     """Codes and labels of a raw table."""
     wanted = [attribute.column for attribute in schema.attributes] + [schema.label.column]
@@ -123,35 +108,6 @@ def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> Non
             f"The table of {schema.name} has several columns called {', '.join(map(repr, twice))}. "
             "Rename all but one of them."
         )
-
-
-def text_column(column: pd.Series) -> pd.Series:
-    """Values as a schema writes them: 3 also for 3.0, true and false, and nothing for what is missing."""
-    try:
-        values = pa.array(column, from_pandas=True)
-    except (pa.ArrowException, OverflowError):  # values of several types
-        values = pa.array(column.astype("string"), from_pandas=True)
-    try:
-        text: pd.Series = _as_text(values).to_pandas()
-    except pa.ArrowException as error:
-        raise EvenhandError(
-            f"Column '{column.name}' holds values of the type {values.type}, which cannot be read as text. "
-            "Use text, numbers or booleans."
-        ) from error
-    return text
-
-
-def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    if pa.types.is_decimal(values.type):
-        values = values.cast(pa.float64())
-    if not pa.types.is_floating(values.type):
-        return values.cast(pa.string())
-    values = pc.if_else(pc.is_nan(values), None, values)
-    whole = pc.and_(pc.equal(pc.floor(values), values), pc.less_equal(pc.abs(values), LARGEST_WHOLE))
-    integers = pc.if_else(whole, values, 0).cast(pa.int64())
-    return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
 
 
 def _labels(schema: Schema, column: pd.Series) -> NDArray[np.int64]:

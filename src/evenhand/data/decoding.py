@@ -1,12 +1,14 @@
 """From codes back to the raw values that a model of the user's own reads: one value stands for each code."""
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import ANY_OTHER, Attribute, as_list
+from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, multiples
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 
@@ -34,27 +36,34 @@ def numbers_of(attribute: Attribute, codes: NDArray[Any]) -> NDArray[np.float64]
     """The number that stands for each code of a number: the multiple of its step, or a bin's typical value.
 
     That of a bin by width is its middle, of whole numbers the lower middle; of a bin by edges the one that the schema
-    gives, else the middle, and for the open bins at the ends the edge.
+    gives, else the middle, and for the open bins at the ends the edge. A code above all bins is a missing value.
     """
     if attribute.step is not None:
-        return _clean(codes * attribute.step)
-    if not attribute.edges:
-        width = attribute.width
-        half = (width - 1) // 2 if float(width).is_integer() else width / 2
-        return _clean(codes * width + half)
-    if attribute.typical:
-        return np.asarray(np.array(attribute.typical)[codes], dtype=np.float64)
+        return multiples(codes, attribute.step)
+    if attribute.edges:
+        typical = attribute.typical or _middles(attribute)
+        return np.asarray(np.append(typical, np.nan)[codes], dtype=np.float64)
+    if float(attribute.width).is_integer():
+        return multiples(codes, attribute.width) + (attribute.width - 1) // 2
+    return multiples(2 * codes + 1, attribute.width / 2)
+
+
+def _middles(attribute: Attribute) -> NDArray[np.float64]:
+    """(bins,) a value within each bin between edges; an edge belongs to the bin above it."""
     edges = np.array(attribute.edges)
-    below = edges[0] - (
-        1 if edges[0] == np.floor(edges[0]) else np.spacing(edges[0])
-    )  # an edge belongs to the bin above
-    middles = np.concatenate([[below], (edges[:-1] + edges[1:]) / 2, edges[-1:]])
-    return np.asarray(middles[codes], dtype=np.float64)
+    middles = (edges[:-1] + edges[1:]) / 2
+    if attribute.type == "integer":
+        middles = np.maximum(np.floor(middles), np.ceil(edges[:-1]))
+        return np.concatenate([[np.ceil(edges[0]) - 1], middles, [np.ceil(edges[-1])]])
+    below = np.nextafter(edges[0], -np.inf)
+    if edges[0] == np.floor(edges[0]):
+        below = min(edges[0] - 1, below)
+    return np.concatenate([[below], middles, edges[-1:]])
 
 
-def _clean(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """3 times 0.1 is 0.3, as it stands in a table, and not 0.30000000000000004."""
-    return np.asarray(np.round(numbers, 12), dtype=np.float64)
+def _names_for_others() -> Iterator[str]:
+    yield "other"
+    yield from (f"other {number}" for number in count(2))
 
 
 class _Column:
@@ -78,6 +87,8 @@ class _Column:
         kind = self._attribute.type
         if kind == "boolean":
             return numbers.astype(bool)
+        if np.isnan(numbers).any():  # a missing value, which only floats can hold
+            return numbers
         whole = kind == "integer" or (kind is None and bool((numbers == np.floor(numbers)).all()))
         return numbers.round().astype(np.int64) if whole else numbers
 
@@ -86,7 +97,7 @@ class _Column:
         raw = [None if attribute.is_missing(int(code)) else self._category(int(code)) for code in codes]
         if attribute.type == "boolean":
             return np.array(
-                [None if value is None else self._boolean(value) for value in raw],
+                [np.nan if value is None else self._boolean(value) for value in raw],  # as pandas reads a CSV
                 dtype=object if None in raw else bool,
             )
         if attribute.type in ("integer", "float"):
@@ -97,13 +108,22 @@ class _Column:
         return pd.array(raw, dtype="str")
 
     def _category(self, code: int) -> str:
-        first = as_list(self._attribute.categories[code])[0]
-        return "other" if first == ANY_OTHER else first
+        """The first raw value of a category; one that is in no category where it stands for all others."""
+        named = [value for value in as_list(self._attribute.categories[code]) if value != ANY_OTHER]
+        if named:
+            return named[0]
+        if self._attribute.type not in (None, "text", "category"):
+            raise EvenhandError(
+                f"The attribute '{self._attribute.name}' has the type {self._attribute.type}, so its category '*' "
+                "needs a value that stands for all others: write ['VALUE', '*'] in the schema."
+            )
+        known = {value for group in self._attribute.categories for value in as_list(group)}
+        return next(name for name in _names_for_others() if name not in known)
 
     def _boolean(self, value: str) -> bool:
-        if value.lower() not in TRUE + FALSE:
+        if value.strip().lower() not in TRUE + FALSE:
             raise self._wrong(value)
-        return value.lower() in TRUE
+        return value.strip().lower() in TRUE
 
     def _number(self, value: str) -> float:
         try:

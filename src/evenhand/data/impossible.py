@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import Attribute, as_list, as_text
+from evenhand.data.attribute import Attribute, as_list, as_text, multiples
 
 BOUNDS = ("below", "at_least")
 
@@ -40,12 +41,19 @@ class Impossible:
 
 def _named_codes(attribute: Attribute, wanted: Any) -> NDArray[np.bool_]:
     """(codes of the domain,) which ones a rule names: by raw values, by words, or by bounds of a number."""
-    low, high = attribute.domain
     if isinstance(wanted, dict):
-        return _within(attribute, wanted)
-    texts = as_text(wanted if isinstance(wanted, list) else [wanted])
+        named = _within(attribute, wanted)
+    else:
+        named = _listed(attribute, as_text(wanted if isinstance(wanted, list) else [wanted]))
+    if not named.any():
+        raise ValueError(f"a rule in impossible gives {wanted} for '{attribute.name}', which no code of its domain is")
+    return named
+
+
+def _listed(attribute: Attribute, values: list[Any]) -> NDArray[np.bool_]:
+    low, high = attribute.domain
     named = np.zeros(attribute.size, dtype=bool)
-    for text in texts:
+    for text in values:
         code = _code_of(attribute, text)
         if not low <= code <= high:
             raise ValueError(f"a rule in impossible names '{text}' of '{attribute.name}', which is outside its domain")
@@ -53,10 +61,13 @@ def _named_codes(attribute: Attribute, wanted: Any) -> NDArray[np.bool_]:
     return named
 
 
-def _code_of(attribute: Attribute, text: str) -> int:
+def _code_of(attribute: Attribute, value: Any) -> int:
+    if attribute.kind == "number" and (number := _as_number(value)) is not None:
+        return int(attribute.encode(pd.Series([repr(number)]))[0])
     known = dict(zip(attribute.texts(), range(attribute.domain[0], attribute.domain[1] + 1), strict=True))
     if attribute.kind != "number":
-        known |= {value: code for code, group in enumerate(attribute.categories) for value in as_list(group)}
+        known |= {text.strip(): code for code, group in enumerate(attribute.categories) for text in as_list(group)}
+    text = str(value).strip()
     if text not in known:
         hint = "bounds such as { below = 18 }, or " if attribute.kind == "number" else ""
         shown = ", ".join(list(known)[:12])
@@ -66,32 +77,40 @@ def _code_of(attribute: Attribute, text: str) -> int:
     return known[text]
 
 
+def _as_number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None
+
+
 def _within(attribute: Attribute, bounds: dict[str, Any]) -> NDArray[np.bool_]:
-    if attribute.kind != "number" or not bounds or not set(bounds) <= set(BOUNDS):
+    numbers = all(isinstance(bound, int | float) and not isinstance(bound, bool) for bound in bounds.values())
+    if attribute.kind != "number" or not bounds or not set(bounds) <= set(BOUNDS) or not numbers:
         raise ValueError(
             f"a rule in impossible gives {bounds} for '{attribute.name}'; bounds are for numbers: "
             "{ below = 18 }, { at_least = 65 } or both"
         )
     lowest, first_above = bounds.get("at_least", -np.inf), bounds.get("below", np.inf)
-    codes = range(attribute.domain[0], attribute.domain[1] + 1)
-    ends = [
-        (code * attribute.step,) * 2 if attribute.step is not None else _bin_ends(attribute, code) for code in codes
-    ]
+    codes = np.arange(attribute.domain[0], attribute.domain[1] + 1)
+    if attribute.step is not None:
+        values = multiples(codes, attribute.step)
+        return np.asarray((values >= lowest) & (values < first_above))
+    ends = [_bin_ends(attribute, int(code)) for code in codes]
     return np.array([lowest <= low and high < first_above for low, high in ends])
 
 
 def _bin_ends(attribute: Attribute, code: int) -> tuple[float, float]:
     """The smallest value of a bin, and one just below the smallest value above it; a bin counts as inside if all is."""
+    if attribute.is_missing(code):
+        return np.nan, np.nan  # within no bounds
     low, high = attribute.bin(code)
     return (-np.inf if low is None else low), (np.inf if high is None else float(np.nextafter(high, -np.inf)))
 
 
 def _words(attribute: Attribute, named: NDArray[np.bool_]) -> str:
-    texts = [text for text, there in zip(attribute.texts(), named, strict=True) if there]
-    return (
-        texts[0]
-        if len(texts) == 1
-        else f"{texts[0]} to {texts[-1]}"
-        if attribute.kind == "number" and texts
-        else " or ".join(texts)
-    )
+    codes = attribute.domain[0] + np.flatnonzero(named)
+    if attribute.kind == "number" and len(codes) > 2 and codes[-1] - codes[0] == len(codes) - 1:
+        return f"{attribute.text(int(codes[0]))} to {attribute.text(int(codes[-1]))}"
+    return " or ".join(attribute.text(int(code)) for code in codes)

@@ -3,6 +3,7 @@
 A schema is a TOML file, the same for the built-in data sets and for a user's own.
 """
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from evenhand.data.attribute import Attribute, Text, as_text, repeated
 from evenhand.data.impossible import Impossible
+from evenhand.data.toml_places import Location, keys_at, place_at, place_of
 from evenhand.errors import EvenhandError, unknown_name
 
 
@@ -111,15 +113,22 @@ class Schema(BaseModel):
     @model_validator(mode="after")
     def _consistent(self) -> "Schema":
         if twice := repeated(self.names):
-            raise ValueError(f"attribute names must be unique; found twice: {', '.join(twice)}")
-        for attribute in self.attributes:
+            second = max(index for index, name in enumerate(self.names) if name == twice[0])
+            raise MisplacedError(
+                ("attribute", second, "name"), f"attribute names must be unique; found twice: {', '.join(twice)}"
+            )
+        for index, attribute in enumerate(self.attributes):
             if attribute.column == self.label.column:
-                raise ValueError(
+                raise MisplacedError(
+                    ("attribute", index, "column"),
                     f"the attribute '{attribute.name}' reads the label's column '{self.label.column}', "
-                    "so a model would be given the answer; use another column or leave the attribute out"
+                    "so a model would be given the answer; use another column or leave the attribute out",
                 )
-        for rule in self.impossible:
-            Impossible.of(rule, self.attributes)
+        for index, rule in enumerate(self.impossible):
+            try:
+                Impossible.of(rule, self.attributes)
+            except ValueError as error:
+                raise MisplacedError(("impossible", index), str(error)) from error
         return self
 
     @property
@@ -131,24 +140,33 @@ class Schema(BaseModel):
     def load(cls, path: Path) -> "Schema":
         """Read and validate a schema file."""
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            written = path.read_bytes()
         except OSError as error:
             raise EvenhandError(f"Cannot read the schema {path}: {error.strerror}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise EvenhandError(f"The schema {path} is not valid TOML: {error}.") from error
-        return cls.parse(content, where=str(path))
+        try:
+            text = written.decode("utf-8").replace("\r\n", "\n")
+            return cls.parse(tomllib.loads(text), where=str(path), text=text)
+        except UnicodeDecodeError as error:
+            before = written[: error.start].decode("utf-8")
+            place = place_at(before, len(before))
+            raise EvenhandError(f"The schema {path} is not valid TOML: {place} is not UTF-8.") from error
+        except tomllib.TOMLDecodeError as error:
+            reason = str(error).replace("(at end of document)", f"(at {place_at(text, len(text.rstrip()))})")
+            raise EvenhandError(f"The schema {path} is not valid TOML: {reason}.") from error
 
     @classmethod
-    def parse(cls, content: dict[str, Any], where: str) -> "Schema":
-        """Validate the content of a schema file; `where` names it in errors."""
+    def parse(cls, content: dict[str, Any], where: str, text: str | None = None) -> "Schema":
+        """Validate the content of a schema file; `where` names it in errors, `text` lets them say line and column."""
         try:
             return cls.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
-            place = _place(content, first["loc"])
-            raise EvenhandError(
-                f"The schema {where} is wrong at {place}: {first['msg'].removeprefix('Value error, ')}."
-            ) from error
+            reason = first["msg"].removeprefix("Value error, ")
+            location = first["loc"] + getattr(first.get("ctx", {}).get("error"), "location", ())
+            place = _place(content, location)
+            if text is not None and (found := place_of(text, _precise(text, location, reason))):
+                place = f"{found} ({place})"
+            raise EvenhandError(f"The schema {where} is wrong at {place}: {reason}.") from error
 
     @property
     def names(self) -> list[str]:
@@ -195,6 +213,23 @@ class Schema(BaseModel):
         if len(indices) == len(self.attributes):
             raise EvenhandError("Every attribute is protected, so there is none left to search over.")
         return sorted(indices)
+
+
+class MisplacedError(ValueError):
+    """A mistake that shows when several parts of a schema are seen together, with the place to mend."""
+
+    def __init__(self, location: Location, reason: str) -> None:
+        super().__init__(reason)
+        self.location = location
+
+
+def _precise(text: str, location: Location, reason: str) -> Location:
+    """The field of an attribute that a mistake is about, where only the attribute is known but the reason names it."""
+    if len(location) != 2:
+        return location
+    keys = keys_at(text, location)
+    named = [word for word in re.findall(r"\w+", reason) if word in keys]
+    return (*location, named[0]) if named else location
 
 
 def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:

@@ -18,20 +18,27 @@ MOST_COMBINATIONS = 12  # of several attributes that are shown one by one; beyon
 class Look(NamedTuple):
     """What one look at all variants of some samples says."""
 
+    possible: Tensor  # (n,) false for samples that the schema calls impossible: they belong to no population
     hit: Tensor  # (n,) some variants get another label than others
     won: Tensor  # (hits, variants) which variants of the discriminatory samples get the favourable label
+    there: Tensor  # (hits, variants) which variants are possible
 
 
 def look(model: Classifier, space: TableSpace, x: Tensor) -> Look:
     """Ask the model once about all variants of (n, d) samples."""
     favourable = space.schema.label.favourable_code
-    hits, won = [], []
+    parts = []
     for part in torch.split(x, space.chunks(x, model.chunk_rows)):
-        labels = space.answers(model, part).labels
-        hit = (labels != labels[:, :1]).any(dim=1)
-        hits.append(hit)
-        won.append(labels[hit] == favourable)
-    return Look(torch.cat(hits), torch.cat(won))
+        labels, _, there = space.answers(model, part)
+        if there is None:
+            there = torch.ones((), dtype=torch.bool, device=x.device).expand(labels.shape)
+            possible, hit = there[:, 0], (labels != labels[:, :1]).any(dim=1)
+        else:
+            own = space.combination(part)[:, None]
+            possible = there.gather(1, own).squeeze(1)
+            hit = possible & ((labels != labels.gather(1, own)) & there).any(dim=1)
+        parts.append((possible, hit, (labels[hit] == favourable) & there[hit], there[hit]))
+    return Look(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 @dataclass
@@ -44,12 +51,14 @@ class Tally:
 
     def __post_init__(self) -> None:
         self.won: NDArray[np.int64] = np.zeros(self.variants, dtype=np.int64)
+        self.there: NDArray[np.int64] = np.zeros(self.variants, dtype=np.int64)
 
-    def add(self, samples: int, won: Tensor) -> None:
-        """Add samples, of which those that are discriminatory come with (hits, variants) who wins."""
+    def add(self, samples: int, won: Tensor, there: Tensor | None = None) -> None:
+        """Add samples, of which those that are discriminatory come with (hits, variants) who wins and who is there."""
         self.samples += samples
         self.hits += len(won)
         self.won += won.sum(dim=0).cpu().numpy()
+        self.there += len(won) if there is None else there.sum(dim=0).cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ def directions(tally: Tally, space: TableSpace) -> list[Direction]:
     if not tally.hits:
         return []
     attributes = [space.schema.attributes[index] for index in space.protected]
-    shares = tally.won / tally.hits
+    shares = tally.won / np.maximum(tally.there, 1)
     if len(attributes) == 1 or space.variant_count <= MOST_COMBINATIONS:
         codes = space.combinations.long().tolist()
         values = [", ".join(a.text(code) for a, code in zip(attributes, row, strict=True)) for row in codes]

@@ -27,7 +27,8 @@ def people_rates(
 ) -> dict[str, Sampled]:
     """Rates of the training and of the held-out rows, clipped into the domain and otherwise as they are.
 
-    All rows are looked at, so the interval says how far the rate may be from that of the people whom they stand for.
+    Rows that the schema calls impossible count nowhere. All others are looked at, so the interval says how far the
+    rate may be from that of the people whom they stand for.
     """
     tallies = {part: Tally(space.variant_count) for part in PARTS}
     numbers, hits = [], []
@@ -38,6 +39,6 @@ def people_rates(
         hits.append(hit)
         for part, tally in tallies.items():
             of_part = torch.tensor(part_of(data, rows[hit], part), device=found.won.device)
-            tally.add(int(part_of(data, rows, part).sum()), found.won[of_part])
+            tally.add(int(part_of(data, rows, part).sum()), found.won[of_part], found.there[of_part])
     rates = data_rates(data, np.concatenate(numbers), np.concatenate(hits), PARTS, confidence)
     return {part: Sampled(rates[part], tallies[part], rates[part].samples, None) for part in PARTS if part in rates}

@@ -45,7 +45,7 @@ class Neighbourhood:
 
     An ordered attribute or a number moves one step up or down, with equal odds; at an end of its domain it moves
     inward. A category becomes any other one, with equal odds. All rows are equally likely, and so are all sets of
-    attributes with more than one value.
+    attributes with more than one value. Where the schema limits how an attribute may move, that holds here too.
     """
 
     name = "neighbourhood"
@@ -53,7 +53,7 @@ class Neighbourhood:
 
     def __init__(self, space: TableSpace, data: Dataset, changes: int = 2) -> None:
         self._space, self.changes = space, changes
-        movable = [i for i, size in enumerate(space.sizes) if size > 1 and i not in space.protected]
+        movable = [i for i, size in enumerate(space.sizes) if size > 1 and space.free[i]]
         if not 1 <= changes <= len(movable):
             raise EvenhandError(
                 f"The neighbourhood changes {changes} attributes of each row; with these protected ones "
@@ -73,12 +73,13 @@ class Neighbourhood:
 
     def samples(self, numbers: Tensor) -> Tensor:
         """Changed rows."""
-        x = self._rows[self.rows(numbers)]
+        people = self._rows[self.rows(numbers)]
+        x = people.clone()
         attributes = self._chosen(numbers[:, 2 : 2 + self.changes])
         for attribute, number in zip(attributes, numbers[:, 2 + self.changes :].unbind(1), strict=True):
             moved = self._moved(x.gather(1, attribute[:, None]).squeeze(1), attribute, number)
             x.scatter_(1, attribute[:, None], moved[:, None])
-        return x
+        return self._space.within_reach(x, people)
 
     def rows(self, numbers: Tensor) -> Tensor:
         """(n,) the row of the data that each sample starts from."""

@@ -77,8 +77,8 @@ def discriminatory_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Rows of the data, clipped into the domain and otherwise unchanged, and which of them have a witness.
 
-    All rows, in a random order; where they have too many variants, or when interrupted, the first of these, which are
-    a random part. There is at least one batch.
+    All rows that the schema calls possible, in a random order; where they have too many variants, or when interrupted,
+    the first of these, which are a random part. There is at least one batch.
     """
     hits = [
         check(model, space, x).hit.cpu().numpy()
@@ -108,9 +108,10 @@ def row_batches(
 
 
 def rows_to_check(space: TableSpace, data: Dataset, seed: int) -> NDArray[np.int64]:
-    """All rows in a random order; where they have too many variants, the first of these."""
+    """All possible rows in a random order; where they have too many variants, the first of these."""
     most = max(1000, MOST_ROWS // space.variant_count)
-    return np.random.default_rng(seed).permutation(len(data.codes))[:most]
+    order = np.random.default_rng(seed).permutation(len(data.codes))
+    return order[data.possible[order]][:most]
 
 
 def data_rates(
@@ -121,11 +122,12 @@ def data_rates(
     confidence: float = 0.95,
 ) -> dict[str, Rate]:
     """How many people of the data itself are treated differently, by part; a part without rows is left out."""
-    which = "" if len(rows) == len(data.codes) else "a random part of the "
+    which = "" if len(rows) == data.possible.sum() else "a random part of the "
+    possible = "" if data.possible.all() else " that its rules call possible"
     rates: dict[str, Rate] = {}
     for part in parts:
         there = part_of(data, rows, part)
-        words = f"{which or ('all ' if part == 'all' else '')}{PART_WORDS[part]}rows of {data.name}"
+        words = f"{which or ('all ' if part == 'all' else '')}{PART_WORDS[part]}rows of {data.name}{possible}"
         if there.any():
             rates[part] = Rate(words, int(hit[there].sum()), int(there.sum()), confidence)
     return rates

@@ -7,6 +7,7 @@ the truth at least as often as asked.
 """
 
 import copy
+import math
 import os
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,10 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from evenhand.errors import EvenhandError
-from evenhand.measure.direction import Tally, look
+from evenhand.measure.direction import Look, Tally, look
 from evenhand.measure.populations import Population
 from evenhand.measure.rates import Rate, clopper_pearson
 from evenhand.models.classifier import Classifier
@@ -41,7 +41,7 @@ class Sampled(NamedTuple):
 
     rate: Rate
     tally: Tally
-    drawn: int  # samples of all stages
+    drawn: int  # samples of all stages, impossible ones included
     note: str | None  # why the interval is wider than asked, if it is
 
 
@@ -67,8 +67,13 @@ def sample_population(
     best: tuple[Rate, Tally] | None = None
     for stage in count():
         error = error_share(stage) * (1 - confidence)
-        tally = _draw(model, space, population, seed, drawn, size, interrupted, on_done)
-        drawn += tally.samples
+        tally, end = _draw(model, space, population, seed, drawn, size, interrupted, on_done)
+        possible, drawn = tally.samples / (end - drawn), end
+        if not tally.samples:
+            raise EvenhandError(
+                f"None of {drawn:,} samples of {population.words} is possible by the rules of the schema. Correct the "
+                "entries of [[impossible]]."
+            )
         if best is None or tally.samples >= best[1].samples:
             best = Rate(population.words, tally.hits, tally.samples, confidence, error), tally
         rate, tally = best
@@ -76,8 +81,9 @@ def sample_population(
             return Sampled(rate, tally, drawn, None)
         if interrupted():
             return Sampled(rate, tally, drawn, "wider than asked, since it was interrupted")
-        size = min(_planned(rate, half_width, error_share(stage + 1)), most_samples - drawn)
-        if size <= tally.samples:
+        needed = math.ceil(_planned(rate, half_width, error_share(stage + 1)) / possible)
+        size = min(needed, most_samples - drawn)
+        if size * possible <= tally.samples:
             return Sampled(rate, tally, drawn, f"wider than asked, since {most_samples:,} samples were the limit")
     raise AssertionError  # the stages have no end
 
@@ -140,30 +146,33 @@ def _draw(
     size: int,
     interrupted: Callable[[], bool],
     on_done: Callable[[int, int], None],
-) -> Tally:
+) -> tuple[Tally, int]:
     """Look at samples with the numbers from `first` on; when interrupted at fewer, but at least one batch.
+
+    With the tally of the possible ones comes the number after the last.
 
     A sample's random numbers belong to its own number, so neither batches nor threads leave a trace in the result.
     What an interrupt leaves is a first part of the stage: what threads did ahead of it is not kept.
     """
     tally, batch = Tally(space.variant_count), max(1, BATCH_ROWS // space.variant_count)
 
-    def looked(asked: Classifier, start: int) -> Tensor:
+    def looked(asked: Classifier, start: int) -> Look:
         numbers = torch.arange(start, min(start + batch, first + size), device=model.device)
         draws = Draws(seed, population.stream, numbers, population.per_sample, block_steps=1)
-        return look(asked, space, population.samples(draws.all_of(0))).won
+        return look(asked, space, population.samples(draws.all_of(0)))
 
     starts = range(first, first + size, batch)
     with closing(_in_threads(looked, model, starts)) as results:
-        for start, won in zip(starts, results, strict=True):
-            tally.add(min(batch, first + size - start), won)
-            on_done(first + tally.samples, first + size)
+        for start, found in zip(starts, results, strict=True):
+            tally.add(int(found.possible.sum()), found.won, found.there)
+            end = min(start + batch, first + size)
+            on_done(end, first + size)
             if interrupted():
                 break
-    return tally
+    return tally, end
 
 
-def _in_threads(work: Callable[[Classifier, int], Tensor], model: Classifier, starts: range) -> Generator[Tensor]:
+def _in_threads(work: Callable[[Classifier, int], Look], model: Classifier, starts: range) -> Generator[Look]:
     """The work's results in order, with a thread for each core; closed early, it drops what has not begun.
 
     torch's own threads bring nothing on small networks; a batch for each thread does. A module may keep things while
@@ -179,7 +188,7 @@ def _in_threads(work: Callable[[Classifier, int], Tensor], model: Classifier, st
         own.rows = 0
         idle.put(own)
 
-    def with_copy(start: int) -> Tensor:
+    def with_copy(start: int) -> Look:
         own = idle.get()
         try:
             return work(own, start)

@@ -121,7 +121,7 @@ class Judge:
         if self._constructed(network):
             return Rate(words, len(self.held_out), len(self.held_out), self.confidence)
         assert isinstance(network, FeedForward)
-        protected = self.space.free == 0
+        protected = self.space.kept == 0
         low, high = (torch.where(protected, end, self.held_out) for end in (self.space.lower, self.space.upper))
         proved = int((certified_labels(network, low, high) != NO_LABEL).sum())
         return Rate(words, proved, len(self.held_out), self.confidence)

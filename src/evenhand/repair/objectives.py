@@ -82,7 +82,7 @@ class Certified:
         return plain + self.strength * share * (worst + width)
 
     def _box(self, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
-        protected = self.space.free == 0
+        protected = self.space.kept == 0
         low = torch.where(protected, x + share * (self.space.lower - x), x)
         high = torch.where(protected, x + share * (self.space.upper - x), x)
         return low, high

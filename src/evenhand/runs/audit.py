@@ -266,6 +266,7 @@ def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[s
         "tried": counts.tried,
         "generated": counts.generated | {"total": counts.all_generated},
         "findings": counts.findings | {"total": counts.all_findings},
+        "ruled_out": counts.ruled_out,
         "notes": result.notes,
         "success_rate": counts.all_findings / counts.all_generated if counts.all_generated else 0.0,
         "model_rows": model.rows,

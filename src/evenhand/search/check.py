@@ -25,6 +25,7 @@ class Checked(NamedTuple):
     pair_label: Tensor  # (n,) differs from label just where hit
     score: Tensor  # (n,) O_y(x)
     pair_score: Tensor  # (n,) O_y(x')
+    ruled_out: Tensor  # (n,) a variant gets another label, but one of the two is impossible
 
     def __len__(self) -> int:
         return len(self.x)
@@ -43,7 +44,7 @@ class Checked(NamedTuple):
         """No sample at all, in the shapes of samples like x."""
         scores = torch.zeros(0, device=x.device)
         numbers = scores.long()
-        return Checked(x[:0], numbers, numbers, scores.bool(), numbers, numbers, scores, scores)
+        return Checked(x[:0], numbers, numbers, scores.bool(), numbers, numbers, scores, scores, scores.bool())
 
 
 def check(model: Model, space: Space[Any], x: Tensor) -> Checked:
@@ -81,7 +82,13 @@ def _check_guess(model: Model, space: Space[Any], x: Tensor, own: Tensor, guess:
     label = outputs.labels[:, None]
     score, guess_score = outputs.scores.gather(1, label).squeeze(1), of_guess.scores.gather(1, label).squeeze(1)
     hit = outputs.labels != of_guess.labels
-    return Checked(x, own, outputs.labels, hit, guess.clone(), of_guess.labels, score, guess_score)
+    here = space.possible(x)
+    if here is not None:
+        there = space.possible(space.with_combination(x, guess))
+        assert there is not None
+        hit = hit & here & there
+    ruled_out = torch.zeros_like(hit)  # where all variants have been looked at, `_check` knows
+    return Checked(x, own, outputs.labels, hit, guess.clone(), of_guess.labels, score, guess_score, ruled_out)
 
 
 def _check(model: Model, space: Space[Any], x: Tensor, own: Tensor) -> Checked:
@@ -93,11 +100,13 @@ def _check(model: Model, space: Space[Any], x: Tensor, own: Tensor) -> Checked:
     scores = answers.scores.gather(2, label[:, None].expand(*labels.shape, 1)).squeeze(2)
     score = scores.gather(1, own)
     differs, gap = labels != label, (scores - score).abs()
+    ruled_out = torch.zeros_like(own, dtype=torch.bool)
     if answers.there is not None:
-        differs, gap = differs & answers.there, torch.where(answers.there, gap, -1)
+        ruled_out = differs.any(dim=1, keepdim=True)
+        differs, gap = differs & answers.there & answers.there.gather(1, own), torch.where(answers.there, gap, -1)
     hit = differs.any(dim=1, keepdim=True)
     pair = 1 - own if space.binary else _most_different(gap, differs, hit, own)
-    fields = (own, label, hit, pair, labels.gather(1, pair), score, scores.gather(1, pair))
+    fields = (own, label, hit, pair, labels.gather(1, pair), score, scores.gather(1, pair), ruled_out & ~hit)
     return Checked(x, *[field.squeeze(1) for field in fields])
 
 

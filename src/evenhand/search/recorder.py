@@ -48,6 +48,7 @@ class Counts:
     tried: int = 0  # samples looked at, repetitions included
     generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))  # unique ones
     findings: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
+    ruled_out: int = 0  # unique samples that would be findings if the schema did not call one of the pair impossible
     seeds: set[int] = field(default_factory=set)  # rows of the data that led to a finding of their own
     growth: list[tuple[int, int, int]] = field(default_factory=list)  # tried, generated, findings
 
@@ -138,6 +139,7 @@ class Recorder:
             self.counts.generated[name] += int((phase[fresh] == position).sum())
             self.counts.findings[name] += int((phase[found] == position).sum())
         self.counts.tried += tried
+        self.counts.ruled_out += int(checked.ruled_out.cpu().numpy()[fresh].sum())
         if len(found):
             step = np.repeat(np.array([entry.step for entry in entries], dtype=np.int32), sizes)
             seeds = torch.cat([entry.seeds for entry in entries]).cpu().numpy()

@@ -88,9 +88,11 @@ class Search(Generic[SpaceT, ModelT]):
         expected = len(rows) * (self.limits.iterations + self.limits.steps)
         self._recorder = Recorder(self.space, self._sink, self.limits.max_findings, expected)
         self.result = SearchResult(self._recorder.counts, len(rows))
-        x = self.space.samples(samples)
+        x, ids = self.space.samples(samples), torch.tensor(rows, device=self.model.device)
+        self._seed_rows, order = ids.sort()
+        self._seed_samples = x[order]
         try:
-            self.method.search(self, x, torch.tensor(rows, device=self.model.device))
+            self.method.search(self, x, ids)
         except OutOfRows:
             self._stop_if(True, "max-rows")
         finally:
@@ -106,15 +108,24 @@ class Search(Generic[SpaceT, ModelT]):
 
     def look(self, x: Tensor, phase: Phase, step: int, ids: Tensor) -> Checked:
         """Check samples (n, d) that belong to the seeds `ids` (n,), and count them."""
+        x = self._within_reach(x, ids)
         affordable = self._affordable(x, phase, 0)
         checked = check(self.model, self.space, x[:affordable])
         return self._noted(checked, len(x), phase, step, ids)
 
     def look_near(self, x: Tensor, own: Tensor, guess: Tensor, phase: Phase, step: int, ids: Tensor) -> Checked:
         """Check neighbours of samples whose witnesses are known, and count them; see `check_near`."""
+        x = self._within_reach(x, ids)
         affordable = self._affordable(x, phase, 0 if self.space.binary else 2)  # the guess may be asked in vain
         checked = check_near(self.model, self.space, x[:affordable], own[:affordable], guess[:affordable])
         return self._noted(checked, len(x), phase, step, ids)
+
+    def _within_reach(self, x: Tensor, ids: Tensor) -> Tensor:
+        """Samples as near to where the method wants to go as the schema allows; a random one has no seed to keep to."""
+        if not self.space.limited:
+            return x
+        place = torch.searchsorted(self._seed_rows, ids).clamp_max(len(self._seed_rows) - 1)
+        return torch.where((ids >= 0)[:, None], self.space.within_reach(x, self._seed_samples[place]), x)
 
     def _affordable(self, x: Tensor, phase: Phase, extra: int) -> int:
         """How many of the samples the budget of rows still allows for; also the place that sees a phase begin."""

@@ -6,6 +6,7 @@ from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
 from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
 
 CLUSTERS = 4
 
@@ -15,9 +16,12 @@ def choose_seeds(
 ) -> NDArray[np.int64]:
     """Up to `count` training rows (or held-out ones), round-robin over K-means clusters, shuffled by the run's seed.
 
-    Clusters are made on clipped attributes scaled to [0, 1]: on raw codes the code for a missing value would decide.
+    Rows that the schema calls impossible are left out. Clusters are made on clipped attributes scaled to [0, 1]: on raw
+    codes the code for a missing value would decide.
     """
-    rows = np.flatnonzero(data.train == train)
+    rows = np.flatnonzero((data.train == train) & data.possible)
+    if not len(rows):
+        raise EvenhandError(f"No row of {data.name} to start from is possible by its schema: see [[impossible]] there.")
     span = np.maximum(data.schema.upper - data.schema.lower, 1)
     scaled = (data.clipped[rows] - data.schema.lower) / span
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.models.classifier import Classifier, Model, Outputs
+from evenhand.search.reach import Reach
 
 MOST_VARIANTS = 1_000_000
 
@@ -75,6 +76,14 @@ class Space(Protocol[AnyModel]):
     def witness(self, number: Tensor) -> Tensor:
         """(n, k) what a finding stores of its witness' combination."""
 
+    def possible(self, x: Tensor) -> Tensor | None:
+        """(n,) false for samples that nobody can be; None where all can."""
+
+    limited: bool  # whether there are samples that a search may not reach from a seed
+
+    def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:
+        """Samples moved to where a search may go from their seeds (n, d)."""
+
 
 class TableSpace:
     """Integer codes in a box, with some attributes protected.
@@ -93,10 +102,22 @@ class TableSpace:
         self.lower = torch.as_tensor(schema.lower, dtype=torch.float32, device=device)
         self.upper = torch.as_tensor(schema.upper, dtype=torch.float32, device=device)
         self.sizes = [attribute.size for attribute in schema.attributes]
-        self.free = torch.ones(len(self.sizes), device=device)  # 1 for attributes that a search may move, 0 for others
-        self.free[self.protected] = 0
-        self._free = [index for index in range(len(self.sizes)) if index not in self.protected]
-        self.last_free = self._free[-1]
+        self.kept = torch.ones(len(self.sizes), device=device)  # 1 for attributes that variants share, 0 for protected
+        self.kept[self.protected] = 0
+        self._kept = [index for index in range(len(self.sizes)) if index not in self.protected]
+        self._reach = Reach.of(schema, self.lower, self.upper)
+        self.limited = self._reach.limited
+        self.free = self.kept * self._reach.movable  # 1 for attributes that a search may move, 0 for others
+        if not self.free.any():
+            raise EvenhandError(
+                'The schema lets a search move none of the attributes that are not protected (moves = "none"). '
+                "Let it move at least one."
+            )
+        self.last_free = int(self.free.nonzero()[-1])
+        self._rules = [
+            {index: torch.as_tensor(codes, device=device) for index, codes in rule.codes.items()}
+            for rule in schema.rules
+        ]
         self.variant_count = math.prod(self.sizes[index] for index in self.protected)
         if self.variant_count > MOST_VARIANTS:
             raise EvenhandError(
@@ -129,9 +150,11 @@ class TableSpace:
     def answers(self, model: Classifier, x: Tensor) -> Answers:
         """All variants in one call."""
         n = x.shape[0]
-        outputs = model.outputs(self.variants(x).view(n * self.variant_count, -1))
+        variants = self.variants(x).view(n * self.variant_count, -1)
+        outputs, there = model.outputs(variants), self.possible(variants)
         shape = (n, self.variant_count)
-        return Answers(outputs.labels.view(shape), outputs.scores.view(*shape, -1))
+        there = None if there is None else there.view(shape)
+        return Answers(outputs.labels.view(shape), outputs.scores.view(*shape, -1), there)
 
     def answers_of(self, model: Classifier, x: Tensor, number: Tensor) -> tuple[Outputs, Outputs]:
         """Both members of each pair in one call."""
@@ -151,6 +174,21 @@ class TableSpace:
         """(n, protected) the witness' protected values."""
         return self.combinations[number]
 
+    def possible(self, x: Tensor) -> Tensor | None:
+        """(n,) false for samples that a rule of the schema calls impossible; None where there is no rule."""
+        if not self._rules:
+            return None
+        places = (x - self.lower).long()
+        impossible = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+        for rule in self._rules:
+            named = [codes[places[:, index]] for index, codes in rule.items()]
+            impossible |= torch.stack(named).all(dim=0)
+        return ~impossible
+
+    def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:
+        """Samples moved to where the schema's `moves` and `stride` let a search go from their seeds (n, d)."""
+        return torch.where(self.kept > 0, self._reach.kept_to(x, seed), x) if self._reach.limited else x
+
     def _combinations(self, device: torch.device | str) -> Tensor:
         """(variants, protected) all combinations of protected values, the last attribute fastest."""
         ranges = [torch.arange(self.sizes[i], device=device) + self.lower[i] for i in self.protected]
@@ -162,7 +200,7 @@ class TableSpace:
 
     def variants(self, x: Tensor) -> Tensor:
         """(n, d) to (n, variants, d): each sample with every combination of protected values, its own included."""
-        return torch.addcmul(self._protected_rows, x[:, None, :], self.free)
+        return torch.addcmul(self._protected_rows, x[:, None, :], self.kept)
 
     def combination(self, x: Tensor) -> Tensor:
         """(n,) the number of each sample's own combination of protected values."""
@@ -170,7 +208,7 @@ class TableSpace:
 
     def with_combination(self, x: Tensor, number: Tensor) -> Tensor:
         """Samples with their protected values replaced by the numbered combinations."""
-        return torch.addcmul(self._protected_rows.index_select(0, number), x, self.free)
+        return torch.addcmul(self._protected_rows.index_select(0, number), x, self.kept)
 
     def uniform(self, numbers: Tensor) -> Tensor:
         """(n, d) random numbers in [0, 1) to samples that are uniform over the domain."""
@@ -178,18 +216,20 @@ class TableSpace:
 
     def move(self, x: Tensor, direction: Tensor) -> Tensor:
         """Samples moved by (n, d) whole steps and clipped; protected values stay."""
-        return self.clip(x + direction * self.free)
+        return self.clip(x + self._reach.strided(x, direction * self.free))
 
     def nudge(self, x: Tensor, attribute: Tensor, amount: Tensor) -> Tensor:
         """One attribute (n,) of each sample moved by its amount (n,) and clipped."""
-        return self.clip(x.scatter_add(1, attribute[:, None], amount[:, None]))
+        if not self._reach.strides:
+            return self.clip(x.scatter_add(1, attribute[:, None], amount[:, None]))
+        return self.move(x, torch.zeros_like(x).scatter(1, attribute[:, None], amount[:, None]))
 
     def keys(self, x: Tensor) -> Keys:
         """(n,) what a sample is known by: its non-protected values, packed into an integer or, if too many, a hash."""
         codes = (x - self.lower).long()
-        if math.prod(self.sizes[index] for index in self._free) >= 2**63:
-            return hashed_rows(codes[:, self._free].cpu().numpy())
-        return _mixed_radix(codes, self.sizes, self._free).cpu().numpy()
+        if math.prod(self.sizes[index] for index in self._kept) >= 2**63:
+            return hashed_rows(codes[:, self._kept].cpu().numpy())
+        return _mixed_radix(codes, self.sizes, self._kept).cpu().numpy()
 
 
 def _mixed_radix(codes: Tensor, sizes: list[int], columns: list[int]) -> Tensor:

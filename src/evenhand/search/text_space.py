@@ -39,6 +39,7 @@ class TextSpace:
     """
 
     binary = False
+    limited = False
     block_walks = 1024  # a gradient has a vector for each word, so fewer walks than for tables fit the memory
 
     def __init__(
@@ -166,6 +167,13 @@ class TextSpace:
     def witness(self, number: Tensor) -> Tensor:
         """(n, 1) the witness' swap."""
         return number[:, None]
+
+    def possible(self, x: Tensor) -> None:
+        """Every text can be written."""
+
+    def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:  # noqa: ARG002 - tables have limits
+        """Every text, as far as `freedom` goes."""
+        return x
 
     def swapped_values(self, x: Tensor, swap: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(n,) the value that a swap takes away from each sample, and the value that it brings."""
