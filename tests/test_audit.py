@@ -152,7 +152,7 @@ def test_a_users_own_module_in_a_temporary_folder(census: Dataset) -> None:
     folder = result.folder
     assert result.summary["data_rate"]["all"]["rate"] == 1.0  # everyone flips with age
     assert result.summary["search"]["success_rate"] == 1.0
-    assert result.summary["model"] == {"name": "OnlyAge", "output": "logits"}
+    assert result.summary["model"] == {"name": "OnlyAge", "output": "logits", "offers": ["scores", "gradients"]}
     del result
     import gc
 

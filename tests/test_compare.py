@@ -98,7 +98,7 @@ def test_budgets_that_are_none(text: str) -> None:
 
 def test_method_names() -> None:
     assert method_names("adf") == ["themis", "adf"]
-    assert len(method_names("all")) == 11
+    assert len(method_names("all")) == 12
     with pytest.raises(EvenhandError, match="Did you mean 'eidig'"):
         method_names("adf,eidigg")
 

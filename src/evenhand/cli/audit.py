@@ -8,7 +8,7 @@ import typer
 
 from evenhand.cli import text as text_options
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import AnyData, DataOption, Device, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.options import AnyData, DataOption, Device, Inputs, Json, Model, Out, Protected, Quiet, Seed
 from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import ProgressDisplay
 from evenhand.errors import EvenhandError
@@ -25,6 +25,7 @@ def audit(
     protected: Protected = None,
     each: Annotated[bool, typer.Option("--each", help="One audit per protected attribute, not all together.")] = False,
     model: Model = None,
+    inputs: Inputs = None,
     output: Annotated[
         str | None,
         typer.Option(help="What the model returns: auto, logits or probabilities.", show_default="auto"),
@@ -37,7 +38,7 @@ def audit(
         typer.Option(
             help="How to search; `evenhand compare --help` lists all for tables. For texts: boundary, adf-asc, "
             "adf-hotflip, asc, hotflip, random.",
-            show_default="margin; boundary for texts",
+            show_default="margin; probe where the model gives no gradients; boundary for texts",
         ),
     ] = None,
     settings: Annotated[
@@ -83,6 +84,8 @@ def audit(
 
       evenhand audit bank -p age --model my_models:load --max-seconds 60
 
+      evenhand audit people.toml -p gender --model pipeline.skops
+
       evenhand audit wiki -p religion --network lstm --lexicon paper
 
       evenhand audit my.csv --text comment --label toxic -p gender --model DIR
@@ -104,10 +107,10 @@ def audit(
         "min_similarity": min_similarity, "encoder": encoder,
     }  # fmt: skip
     if is_text(data, text):
-        interrupted = _audit_texts(data, protected, each, output, options | for_texts, out, quiet, as_json)
+        interrupted = _audit_texts(data, protected, each, output or inputs, options | for_texts, out, quiet, as_json)
     else:
         text_options.check_table(data, for_texts)
-        options["output"] = output or "auto"
+        options |= {"output": output or "auto", "inputs": inputs}
         interrupted = _audit_table(data, protected, each, options, out, quiet, as_json)
     if interrupted:
         raise typer.Exit(130)
@@ -136,7 +139,7 @@ def _audit_texts(
     from evenhand.text.lexicon import DEFAULT, load_lexicon
 
     if output is not None:
-        raise EvenhandError("--output is for models of tables; models of text return logits.")
+        raise EvenhandError("--output and --inputs are for models of tables; models of text return logits.")
     words = load_lexicon(options["lexicon"] or DEFAULT)
     if protected is None:
         raise EvenhandError(
@@ -172,6 +175,9 @@ def _audit_table(
     if as_json:
         summaries = [{"folder": str(audit.folder), **audit.summary} for audit in audits]
         typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
+    failed = audits[-1].summary["search"].get("error")
+    if failed:
+        raise EvenhandError(f"{failed} What was found until then is kept in {audits[-1].folder}.")
     return _interrupted(audits[-1])
 
 
@@ -188,7 +194,7 @@ def _run(
             audits.append(run_audit(data, group, out=place, on_progress=display, **options))
         if not silent:
             _print_audit(audits[-1])
-        if _interrupted(audits[-1]):
+        if audits[-1].summary["search"]["stopped"] in ("interrupted", "model-failed"):
             break
     return audits
 

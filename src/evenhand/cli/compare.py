@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import Data, Device, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.options import Data, Device, Inputs, Json, Model, Out, Protected, Quiet, Seed
 from evenhand.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def compare(
         str, typer.Option("--budget", "-b", help="paper, or rows=N, seconds=N, seeds=N, steps=N, with commas.")
     ] = "paper",
     model: Model = None,
+    inputs: Inputs = None,
     seed: Seed = 0,
     device: Device = "auto",
     out: Out = None,
@@ -33,7 +34,8 @@ def compare(
 
     Writes comparison.md, .html, .json and .csv. Uniform sampling (themis) is always a row.
 
-    Methods: margin (ours), adf, eidig, maft, labels, genetic, sg, aequitas, aequitas-semi, aequitas-random, themis.
+    Methods: margin (ours), adf, eidig, probe (ours, without gradients), maft, labels, genetic, sg, aequitas,
+    aequitas-semi, aequitas-random, themis.
 
     Examples:
       evenhand compare census --protected sex
@@ -52,7 +54,7 @@ def compare(
     allowed, chosen = Budget.parse(budget), method_names(methods)
     with result_folder(out or free_folder(f"compare-{'-'.join([dataset.name, *names])}")) as folder:
         with ProgressDisplay(dataset.name, quiet=quiet) as display:
-            comparison = run_comparison(dataset, names, chosen, allowed, model, seed, device, display.of_method)
+            comparison = run_comparison(dataset, names, chosen, allowed, model, seed, device, inputs, display.of_method)
         comparison.write(folder)
     if as_json:
         typer.echo(json.dumps(asdict(comparison), indent=2, ensure_ascii=False))

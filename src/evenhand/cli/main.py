@@ -10,6 +10,7 @@ from evenhand.cli.audit import audit
 from evenhand.cli.compare import compare
 from evenhand.cli.data import data_app
 from evenhand.cli.measure import measure
+from evenhand.cli.model import model
 from evenhand.cli.repair import repair
 from evenhand.cli.report import report
 from evenhand.cli.reproduce import reproduce_app
@@ -28,6 +29,7 @@ app.command()(measure)
 app.command()(repair)
 app.command()(train)
 app.command()(report)
+app.command()(model)
 app.add_typer(data_app, name="data")
 app.add_typer(reproduce_app, name="reproduce")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli import text as text_options
-from evenhand.cli.options import Device, Json, Model, Protected, Quiet, Seed
+from evenhand.cli.options import Device, Inputs, Json, Model, Protected, Quiet, Seed
 from evenhand.cli.progress import CountDisplay, DownloadDisplay
 from evenhand.errors import EvenhandError
 
@@ -40,6 +40,7 @@ def measure(
         int | None, typer.Option(help="Attributes that the neighbourhood of the data changes.", show_default="2")
     ] = None,
     model: Model = None,
+    inputs: Inputs = None,
     findings: Findings = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -81,7 +82,7 @@ def measure(
     options: dict[str, Any] = {
         "model": model, "confidence": confidence, "findings": findings, "seed": seed, "device": device, "out": out,
     }  # fmt: skip
-    for_tables = {"half_width": half_width, "changes": changes}
+    for_tables = {"half_width": half_width, "changes": changes, "inputs": inputs}
     for_texts: dict[str, Any] = {
         "texts": texts, "text": text, "label": label, "split": split, "favourable": favourable, "network": network,
         "lexicon": lexicon, "vectors": vectors, "swap": swap, "ambiguous": ambiguous,

@@ -30,9 +30,17 @@ Protected = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="NAME.safetensors of `evenhand train`; for tables also module:function that returns a torch.nn.Module, "
-        "for texts also a Hugging Face directory.",
+        help="NAME.safetensors of `evenhand train`; for tables also .skops, .onnx, .keras, .pt2, .pt, .txt (LightGBM), "
+        ".ubj (XGBoost), a description (.toml), an address (http), or module:function of your own; for texts also a "
+        "Hugging Face directory.",
         show_default="built in",
+    ),
+]
+Inputs = Annotated[
+    str | None,
+    typer.Option(
+        help="Tables: how a model that reads a matrix wants it: codes, values, onehot or standard.",
+        show_default="as the model's file says; codes",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Decides all random choices.")]

@@ -11,7 +11,7 @@ import typer
 from evenhand.cli import text as text_options
 from evenhand.cli.audit import one_data
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import AnyData, DataOption, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.options import AnyData, DataOption, Inputs, Json, Model, Out, Protected, Quiet, Seed
 from evenhand.cli.progress import DownloadDisplay, StepDisplay
 from evenhand.errors import EvenhandError
 
@@ -30,6 +30,7 @@ def repair(
         ),
     ] = None,
     model: Model = None,
+    inputs: Inputs = None,
     share: Annotated[float, typer.Option(help="augment: the share of the findings to learn from.")] = 0.05,
     vote: Annotated[
         str | None,
@@ -54,7 +55,8 @@ def repair(
         typer.Option(help="Keep the repair with the lowest rate among those with, say, accuracy_loss<=0.005."),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="How findings are searched.", show_default="adf; adf-asc for texts")
+        str | None,
+        typer.Option(help="How findings are searched.", show_default="adf; probe without gradients; adf-asc for texts"),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(help="Rows to start searches from.", show_default="1000; 300 for texts")
@@ -100,14 +102,14 @@ def repair(
     settings: dict[str, Any] = {
         "model": model, "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
         "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
-        "confidence": confidence, "seed": seed,
+        "confidence": confidence, "seed": seed, "inputs": inputs,
     }  # fmt: skip
     for_texts = {
         "network": network, "lexicon": lexicon, "text": text, "label": label, "split": split, "vectors": vectors,
     }  # fmt: skip
     texts = is_text(data, text)
     if texts:
-        _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width, "output": output})
+        _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width, "output": output, "inputs": inputs})
     else:
         text_options.check_table(data, for_texts)
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
+from evenhand.methods.bridging import Bridging
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs
-from evenhand.search.search import Search
-from evenhand.search.two_phase import TwoPhase
 from evenhand.search.walk import Walk
 
 LARGEST_ODDS = 16.0  # beyond it a float32 score is 0 or 1
@@ -24,7 +23,7 @@ UNLIKELY = 1e-9  # the weight of a move that is predicted to lose the pair, or t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Margin(TwoPhase):
+class Margin(Bridging):
     """Newton steps to the boundary, bridges to known findings for seeds that are left, then walks inside the margin."""
 
     name: ClassVar[str] = "margin"
@@ -37,20 +36,6 @@ class Margin(TwoPhase):
             raise EvenhandError("longest_step is a whole number of at least 1.")
         if not 0 <= self.caution < 1:
             raise EvenhandError(f"caution is a share from 0 to below 1; {self.caution} is not.")
-
-    def global_phase(
-        self, search: Search, x: Tensor, ids: Tensor, iterations: int | None = None
-    ) -> tuple[Checked, Tensor]:
-        """Steps towards the boundary; the last iterations are kept for bridges to what was found meanwhile."""
-        wanted = search.limits.iterations if iterations is None else iterations
-        bridge = len(search.space.sizes).bit_length() + 1  # looks that a bridge may take
-        newton = wanted - bridge if wanted > bridge else wanted
-        found, found_ids = super().global_phase(search, x, ids, newton)
-        left = ~torch.isin(ids, found_ids)
-        if newton == wanted or not len(found) or not left.any() or search.should_stop():
-            return found, found_ids
-        bridged = self._bridge(search, x[left], ids[left], found.x, newton)
-        return Checked.joined([found, bridged]), torch.cat([found_ids, ids[left]])
 
     def global_move(self, walk: Walk) -> Tensor:
         """Move a random half of the attributes so far that the pair's mean log-odds are predicted to be zero."""
@@ -65,29 +50,6 @@ class Margin(TwoPhase):
         move = direction * torch.ceil(share * room)
         random = walk.space.nudge(walk.x, walk.choose(torch.ones_like(g), which=0), walk.coin(which=1))
         return torch.where(move.any(dim=1, keepdim=True), walk.space.move(walk.x, move), random)
-
-    def _bridge(self, search: Search, x: Tensor, ids: Tensor, donors: Tensor, step: int) -> Checked:
-        """Take over one attribute after another from a random finding; bisect for the first that makes a finding.
-
-        A random one keeps findings further apart than the nearest would. The far end of a bridge has all non-protected
-        values of a finding, so it is discriminatory by definition.
-        """
-        space = search.space
-        draws = search.draws(ids, "global", x.shape[1] + 1, 1).derived(x.shape[1] + 1)
-        *order_numbers, donor_number = draws.all_of(step).unbind(dim=1)
-        chosen = donors[(donor_number * len(donors)).long()]
-        donor = space.with_combination(chosen, space.combination(x))
-        differs = x != donor
-        order = (
-            torch.where(differs, torch.stack(order_numbers, dim=1), 1.0).argsort(dim=1).argsort(dim=1)
-        )  # (n, d) places
-        near, far = torch.zeros_like(ids), differs.sum(dim=1)  # how many attributes are taken over: no finding, one
-        while int((far - near).max()) > 1:
-            middle = (near + far) // 2
-            checked = search.look(torch.where(order < middle[:, None], donor, x), "global", step, ids)
-            near, far = torch.where(checked.hit, near, middle), torch.where(checked.hit, middle, far)
-            step += 1
-        return search.look(torch.where(order < far[:, None], donor, x), "global", step, ids)
 
     def local_move(self, walk: Walk) -> Tensor:
         """One random attribute by 1 to `longest_step` codes, among the moves that are predicted to keep the pair."""

@@ -14,15 +14,19 @@ from evenhand.methods.genetic import Genetic
 from evenhand.methods.label_only import LabelOnly
 from evenhand.methods.maft import MAFT
 from evenhand.methods.margin import Margin
+from evenhand.methods.probe import Probe
 from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
 from evenhand.methods.themis import Themis
 from evenhand.models.classifier import Classifier
 from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.trial import why_no_gradients
 from evenhand.search.method import Method
 from evenhand.search.text_space import TextSpace
 
+AUTO = "auto"
 DEFAULT = "margin"
+BLACK_BOX = "probe"  # where a model gives no gradients
 TEXT_DEFAULT = "boundary"
 WHOLE = (int, int | None, "int", "int | None")  # types of settings that count something
 
@@ -40,6 +44,7 @@ METHODS: dict[str, Entry] = {
     "margin": Entry(Margin, "our own: walks inside the margin that gradients predict"),
     "adf": Entry(ADF, "the paper's: gradients of both members of a pair"),
     "eidig": Entry(EIDIG, "ADF's successor: momentum, gradients refreshed now and then"),
+    "probe": Entry(Probe, "our own black box: scores of a few moves, the nearest to the boundary"),
     "maft": Entry(MAFT, "black box: gradients estimated from scores"),
     "labels": Entry(LabelOnly, "black box: labels alone"),
     "genetic": Entry(Genetic, "black box: a population that evolves, then random local search"),
@@ -102,12 +107,17 @@ def _whole(method: str, setting: str, value: Any) -> int:
 def check_needs(names: list[str], model: Classifier, x: Tensor) -> None:
     """A model without gradients is no use to methods that need them; find out before the first search."""
     hungry = [name for name in names if METHODS[name].method.needs == "gradients"]
-    if not hungry:
-        return
-    try:
-        model.gradients(x, model.outputs(x).labels)
-    except EvenhandError as error:
+    why_not = why_no_gradients(model, x) if hungry else ""
+    if why_not:
         others = ", ".join(name for name, entry in METHODS.items() if entry.method.needs != "gradients")
         raise EvenhandError(
-            f"{', '.join(hungry)} need gradients, and this model gives none. Methods that do without: {others}."
-        ) from error
+            f"{', '.join(hungry)} need gradients, and this model gives none: {why_not.rstrip('.')}. "
+            f"Methods that do without: {others}."
+        )
+
+
+def chosen_method(name: str, why_not: str) -> str:
+    """The method that `auto` stands for: by gradients where the model gives some, else by scores."""
+    if name != AUTO:
+        return name
+    return BLACK_BOX if why_not else DEFAULT

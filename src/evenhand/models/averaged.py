@@ -69,7 +69,8 @@ def population_weights(numbers: Tensor, count: int) -> Tensor:
 def save_averaged(model: Averaged, description: dict[str, Any], path: Path, inner: str | None = None) -> None:
     """Write `path`.safetensors and `path`.json.
 
-    Our own networks are part of the files; any other model is named by `inner` (module:function) and stays where it is.
+    Our own networks are part of the files; any other model is named by `inner` (a file, an address, module:function)
+    and stays where it is.
     """
     shape: dict[str, Any] = {"columns": model.columns, "combinations": len(model.weights), "output": model.output}
     if inner is None:

@@ -28,6 +28,10 @@ class OutOfRows(Exception):  # noqa: N818 - not an error but the end of a budget
     """The model may not be asked about so many more samples."""
 
 
+class ModelGone(EvenhandError):  # noqa: N818 - it may be the end of a budget
+    """A model that answered before does not any more. What was found until then is kept."""
+
+
 class Outputs(NamedTuple):
     """What a model says about samples."""
 
@@ -132,7 +136,7 @@ class Classifier(Model):
         except EvenhandError:
             raise
         except Exception as error:
-            raise EvenhandError(
+            raise ModelGone(
                 f"The model failed on {len(inputs):,} rows: {first_line(error)}. "
                 "If it ran out of memory, use a smaller --chunk-rows."
             ) from error

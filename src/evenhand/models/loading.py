@@ -140,7 +140,9 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
         raise EvenhandError(f"There is no file {weights_file}.")
     averaged = read_json(description_file).get("format") == AVERAGED
     network: nn.Module
-    network, description = load_averaged(path, _own_module) if averaged else load_network(path)
+    network, description = (
+        load_averaged(path, lambda inner: load_module(data, inner)[0]) if averaged else load_network(path)
+    )
     for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
         if description.get(key) != expected:
             raise EvenhandError(
@@ -152,14 +154,6 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
 
 def _listed(values: object) -> str:
     return ", ".join(map(str, values)) if isinstance(values, list) else "not given"
-
-
-def _own_module(path: str) -> nn.Module:
-    """A torch module of the user's own code."""
-    module = _own_object(path)
-    if not isinstance(module, nn.Module):
-        raise EvenhandError(f"{path} returned {type(module).__name__}; it must return a torch.nn.Module.")
-    return module
 
 
 def _own_object(path: str) -> Any:

@@ -40,6 +40,17 @@ def classifier_for(
     return classifier
 
 
+def why_no_gradients(model: Classifier, x: Tensor) -> str:
+    """Why a model gives no gradients, found out on samples (n, d); empty where it gives some."""
+    if isinstance(model.module, Adapter) and model.module.no_gradients is not None:
+        return model.module.no_gradients
+    try:
+        model.gradients(x, model.outputs(x).labels)
+    except EvenhandError as error:
+        return str(error)
+    return ""
+
+
 def _own_copy(module: nn.Module) -> nn.Module:
     try:
         return copy.deepcopy(module)

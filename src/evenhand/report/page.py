@@ -14,6 +14,7 @@ from evenhand.data.dataset import Dataset, builtin_names
 from evenhand.data.schema import Schema
 from evenhand.files import write_text
 from evenhand.methods.registry import METHODS
+from evenhand.models.loading import OPENERS
 from evenhand.report.charts import Point, growth_chart, rate_bar, share_bars
 from evenhand.report.statistics import (
     Codes,
@@ -22,7 +23,7 @@ from evenhand.report.statistics import (
     Spread,
     Statistics,
 )
-from evenhand.report.text import STOPPED, budget_text, command_line, counted, joined, percent
+from evenhand.report.text import STOPPED, budget_text, command_line, counted, joined, limit_text, offers_text, percent
 
 MOST_MATRIX_ROWS = 12
 MOST_PAIRS = 20
@@ -113,6 +114,10 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         method_about=METHODS[summary["config"]["method"]].about,
         stopped=STOPPED[summary["search"]["stopped"]],
         rates=_rates(summary),
+        offers=offers_text(summary["model"]),
+        rules=[rule.words for rule in schema.rules],
+        limited=[limit_text(a) for a in schema.attributes if not a.protected and (a.moves != "any" or a.stride > 1)],
+        binned=[a.title for a in schema.attributes if a.kind == "number" and a.step is None],
         clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
         findings=statistics.findings,
         growth=growth_points(summary),
@@ -165,7 +170,7 @@ def growth_points(summary: dict[str, Any]) -> list[Point]:
 def _from_python(config: dict[str, Any]) -> bool:
     """Whether the model or the data have a name that no command line can load."""
     model, data = config["model"], config["dataset"]
-    loadable_model = model is None or ":" in model or Path(model).suffix in (".safetensors", ".json")
+    loadable_model = model is None or ":" in model or Path(model).suffix in (".safetensors", ".json", *OPENERS)
     return not loadable_model or not (data in builtin_names() or Path(data).suffix == ".toml")
 
 

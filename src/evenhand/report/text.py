@@ -4,7 +4,8 @@ import shlex
 from html import escape
 from typing import Any
 
-from evenhand.methods.registry import DEFAULT, METHODS
+from evenhand.data.attribute import Attribute
+from evenhand.methods.registry import AUTO, DEFAULT, METHODS
 
 STOPPED = {
     "completed": "the whole budget was used",
@@ -12,6 +13,7 @@ STOPPED = {
     "max-rows": "stopped at the number of model rows allowed",
     "max-findings": "stopped at the number of findings asked for",
     "interrupted": "interrupted; what was found until then is kept",
+    "model-failed": "ended by an error of the model; what was found until then is kept",
 }
 
 # Options that a command line leaves out where they have these values.
@@ -19,6 +21,7 @@ DEFAULTS = {
     "method": DEFAULT,
     "model": None,
     "output": "auto",
+    "inputs": None,
     "iterations": 10,
     "device": "auto",
     "max_seconds": None,
@@ -67,7 +70,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
     search = summary["search"]
     return [
         ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
-        ("model", f"{summary['model']['name']}; returns {summary['model']['output']}"),
+        ("model", f"{summary['model']['name']}; {offers_text(summary['model'])}"),
         ("method", f"{summary['config']['method']}: {METHODS[summary['config']['method']].about}"),
         ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
         ("in the data itself", rate_text(summary["data_rate"]["all"])),
@@ -78,6 +81,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{search['findings']['total']:,} unique ({search['findings']['global']:,} global, "
             f"{search['findings']['local']:,} local)",
         ),
+        *([("ruled out", ruled_out_text(search))] if search.get("ruled_out") else []),
         ("success rate", f"{search['success_rate']:.1%} of the generated samples"),
         (
             "seeds",
@@ -88,6 +92,24 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *([("measured", ", ".join(f"{k} {v:,.5g}" for k, v in search["notes"].items()))] if search["notes"] else []),
         ("work", f"{search['model_rows']:,} model rows, {search['findings_per_second']:,.0f} findings a second"),
     ]
+
+
+def offers_text(model: dict[str, Any]) -> str:
+    """What a model returns, and why it is a black box if it is one."""
+    if "no_gradients" not in model:
+        return f"returns {model['output']}"
+    return f"returns {model['output']}, no gradients: {model['no_gradients'].rstrip('.')}"
+
+
+def limit_text(attribute: Attribute) -> str:
+    """How a search may move an attribute, in words."""
+    how = {"none": "stays as it is", "up": "only rises", "down": "only falls", "any": "moves"}[attribute.moves]
+    return f"{attribute.title} {how}" + (f" in strides of {attribute.stride}" if attribute.stride > 1 else "")
+
+
+def ruled_out_text(search: dict[str, Any]) -> str:
+    """How many pairs the schema's rules kept out of the findings."""
+    return f"{counted(search['ruled_out'], 'more sample')} would be findings, but one of the pair is impossible"
 
 
 def example_text(example: dict[str, Any]) -> list[str]:
@@ -126,8 +148,9 @@ def command_line(config: dict[str, Any]) -> str:
     for name in ("seeds", "steps", "seed"):
         words += [f"--{name}", str(config[name])]
     for name, default in DEFAULTS.items():
-        if config[name] != default:
-            words += [f"--{name.replace('_', '-')}", str(config[name])]
+        value = config.get(name, default)
+        if value not in (default, AUTO):
+            words += [f"--{name.replace('_', '-')}", str(value)]
     for name, value in config["settings"].items():
         words += ["--set", f"{name}={value}"]
     return shlex.join(words)

@@ -15,24 +15,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 
 import evenhand
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.rates import Rate, data_rates, discriminatory_rows
-from evenhand.methods.registry import check_needs, make_method
-from evenhand.models.classifier import Classifier, Model, OutputForm
+from evenhand.methods.registry import check_needs, chosen_method, make_method
+from evenhand.models.classifier import Classifier, Model
 from evenhand.models.devices import choose_device, one_thread
-from evenhand.models.loading import load_module
-from evenhand.models.trial import TRIAL_ROWS, classifier_for
+from evenhand.models.trial import why_no_gradients
 from evenhand.report.page import example_cards, write_report
 from evenhand.report.statistics import read_statistics
 from evenhand.report.text import headline, html_table
 from evenhand.runs.config import AuditConfig, SearchConfig
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.subject import as_dataset, classifier_of, model_facts, model_name, names_of
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Progress, Search, SearchResult
@@ -99,38 +98,36 @@ class Stages:
 
 
 def audit(
-    data: str | Dataset = "census",
+    data: Any = "census",
     protected: str | list[str] | None = None,
     *,
-    model: str | nn.Module | None = None,
+    model: Any = None,
+    label: str | None = None,
     out: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     **settings: Any,
 ) -> Audit:
     """Search a classifier for discriminatory pairs.
 
-    `data` is a built-in data set's name, the path of a schema file, or a `Dataset`; `protected` the attributes to
-    change, together; `model` a `torch.nn.Module`, `module:function`, or a file of `evenhand train` (default: the
-    built-in network). Without `out` the files live as long as the result. Other settings: see `AuditConfig`.
+    `data` is a built-in data set's name, the path of a schema file, a `Dataset`, or a data frame whose column `label`
+    the model predicts; `protected` the attributes to change, together; `model` a model of any framework, a function of
+    a data frame, `module:function`, a file or an address (default: the built-in network). The method follows from what
+    the model offers. Without `out` the files live as long as the result. Other settings: see `AuditConfig`.
     """
     stages = Stages()
     with stages.timed("load"):
-        dataset = data if isinstance(data, Dataset) else load_dataset(data)
-        names = protected.split(",") if isinstance(protected, str) else protected
+        names = names_of(protected)
+        dataset, name = as_dataset(data, label, names)
         config = AuditConfig.checked(
-            dataset=dataset.name if isinstance(data, Dataset) else lasting_name(data),
-            protected=[name.strip() for name in names] if names else dataset.schema.protected,
-            model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
-            **settings,
+            dataset=name, protected=names or dataset.schema.protected, model=model_name(model), **settings
         )
         device = choose_device(config.device)
-        method = make_method(config.method, config.settings)
         space = TableSpace(dataset.schema, config.protected, device)
-        classifier, model_name = classifier_of(dataset, model, device, config.output, config.chunk_rows)
-        check_needs([config.method], classifier, torch.tensor(dataset.clipped[:2], dtype=torch.float32, device=device))
+        classifier, model_words = classifier_of(dataset, model, device, config.output, config.chunk_rows, config.inputs)
+        config, method, why_not = _with_method(config, dataset, classifier)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
         summary = _run(config, dataset, space, classifier, method, folder, stages, on_progress, interrupted)
-        summary["model"]["name"] = model_name
+        summary["model"] = model_facts(classifier, model_words, why_not)
         statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
         cards = example_cards(statistics, dataset, config.protected)
         summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
@@ -142,23 +139,14 @@ def audit(
     return result
 
 
-def lasting_name(data: str) -> str:
-    """A schema file's full path, so that the report can be written again from another folder."""
-    return str(Path(data).resolve()) if data.endswith(".toml") else data
-
-
-def classifier_of(
-    data: Dataset,
-    model: str | nn.Module | None,
-    device: torch.device,
-    output: OutputForm = "auto",
-    chunk_rows: int | None = None,
-) -> tuple[Classifier, str]:
-    """The model to ask, tried on rows of the data, and its name."""
-    module, name = (model, type(model).__name__) if isinstance(model, nn.Module) else load_module(data, model)
-    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
-    classes = len(data.schema.label.values)
-    return classifier_for(module, sample, classes=classes, device=device, output=output, chunk_rows=chunk_rows), name
+def _with_method(config: AuditConfig, data: Dataset, model: Classifier) -> tuple[AuditConfig, Method, str]:
+    """The configuration with a method that the model can serve, and why it gives no gradients if it gives none."""
+    x = torch.tensor(data.clipped[:2], dtype=torch.float32, device=model.device)
+    why_not = why_no_gradients(model, x)
+    config = config.model_copy(update={"method": chosen_method(config.method, why_not)})
+    method = make_method(config.method, config.settings)
+    check_needs([config.method], model, x)
+    return config, method, why_not
 
 
 def _run(
@@ -247,7 +235,7 @@ def _summary(
         "started": started.isoformat(timespec="seconds"),
         "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
         "protected": config.protected,
-        "model": {"name": "", "output": model.output},
+        "model": {},
         "config": config.model_dump(),
         "data_rate": {name: rate.as_dict() for name, rate in rates.items()},
         "search": search_summary(result, model, stages),
@@ -261,6 +249,7 @@ def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[s
     counts = result.counts
     return {
         "stopped": result.stopped,
+        **({} if result.error is None else {"error": result.error}),
         "seeds": result.seeds,
         "seeds_with_findings": result.seeds_with_findings,
         "tried": counts.tried,

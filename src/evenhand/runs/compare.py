@@ -19,10 +19,9 @@ from evenhand.measure.diversity import SAMPLE, Diversity
 from evenhand.methods.registry import METHODS, check_needs, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
-from evenhand.models.loading import load_module
-from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.subject import classifier_of
 from evenhand.search.check import check
 from evenhand.search.search import Limits, Progress, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
@@ -276,14 +275,13 @@ def run_comparison(
     model: str | None,
     seed: int,
     device_name: str,
+    inputs: str | None = None,
     on_progress: Callable[[str, Progress], None] = lambda method, progress: None,
 ) -> Comparison:
     """Run the methods one after the other; Ctrl-C ends the one that runs, keeps it, and leaves the rest out."""
     device = choose_device(device_name)
-    module, model_name = load_module(data, model)
-    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
-    classifier = classifier_for(module, sample, classes=len(data.schema.label.values), device=device)
-    check_needs(names, classifier, sample[:2])
+    classifier, model_words = classifier_of(data, model, device, inputs=inputs)
+    check_needs(names, classifier, torch.tensor(data.clipped[:2], dtype=torch.float32))
     space = TableSpace(data.schema, protected, device)
     rows = choose_seeds(data, budget.seeds, seed)
     outcomes: list[Outcome] = []
@@ -305,4 +303,4 @@ def run_comparison(
                 break
     done = [outcome.method for outcome in outcomes if outcome.stopped != "interrupted"]
     left_out = [name for name in names if name not in done]
-    return Comparison(data.name, protected, model_name, budget.text, seed, len(rows), outcomes, left_out)
+    return Comparison(data.name, protected, model_words, budget.text, seed, len(rows), outcomes, left_out)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import DEFAULT, TEXT_DEFAULT
+from evenhand.methods.registry import AUTO, TEXT_DEFAULT
 from evenhand.models.classifier import OutputForm
 from evenhand.search.search import Limits
 from evenhand.search.text_space import Swap
@@ -63,8 +63,9 @@ class SearchConfig(Checked):
 class AuditConfig(SearchConfig):
     """An audit of a table's classifier."""
 
-    method: str = DEFAULT
+    method: str = AUTO
     output: OutputForm = "auto"
+    inputs: str | None = None  # how a model that reads a matrix wants it
 
 
 class TextAuditConfig(SearchConfig):

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 import evenhand
-from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
 from evenhand.measure.direction import directions
 from evenhand.measure.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
@@ -23,9 +22,10 @@ from evenhand.measure.sampling import MOST_SAMPLES, Sampled, check_precision, sa
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.text import joined, rate_text
-from evenhand.runs.audit import SUMMARY, Stages, circumstances, classifier_of, lasting_name
+from evenhand.runs.audit import SUMMARY, Stages, circumstances
 from evenhand.runs.earlier_findings import EarlierFindings, OnProgress
 from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.subject import as_dataset, classifier_of, names_of
 from evenhand.search.space import MOST_VARIANTS, TableSpace
 
 Interrupted = Callable[[], bool]
@@ -52,10 +52,12 @@ class Measurement:
 
 
 def measure_table(
-    data: str | Dataset = "census",
+    data: Any = "census",
     protected: str | list[str] | None = None,
     *,
-    model: str | nn.Module | None = None,
+    model: Any = None,
+    label: str | None = None,
+    inputs: str | None = None,
     half_width: float = 0.005,
     confidence: float = 0.95,
     changes: int = 2,
@@ -78,14 +80,15 @@ def measure_table(
     check_precision(half_width, confidence)
     stages, started = Stages(), datetime.now(UTC)
     with stages.timed("load"):
-        dataset = data if isinstance(data, Dataset) else load_dataset(data)
-        names = _names(protected) or dataset.schema.protected
+        wanted = names_of(protected)
+        dataset, name = as_dataset(data, label, wanted)
+        names = wanted or dataset.schema.protected
         where = choose_device(device)
         spaces, notes = _spaces(dataset, names, where)
-        classifier, model_name = classifier_of(dataset, model, where, output, chunk_rows)
+        classifier, model_words = classifier_of(dataset, model, where, output, chunk_rows, inputs)
         earlier = None if findings is None else EarlierFindings.open(Path(findings), dataset)
     config = {
-        "dataset": dataset.name if isinstance(data, Dataset) else lasting_name(data),
+        "dataset": name,
         "half_width": half_width, "confidence": confidence, "changes": changes, "seed": seed, "device": device,
         "findings": None if findings is None else str(findings),
     }  # fmt: skip
@@ -110,7 +113,7 @@ def measure_table(
         with stages.timed("groups"):
             groups = [] if interrupted() else _groups(classifier, dataset, names, notes)
         summary = {
-            **_facts(dataset, names, model_name, classifier, started),
+            **_facts(dataset, names, model_words, classifier, started),
             "config": config,
             "measured": measured,
             "findings": again,
@@ -146,11 +149,6 @@ def _groups(model: Classifier, data: Dataset, names: list[str], notes: list[str]
         notes.append(NOT_INSTALLED)
         return []
     return [figures.as_dict() for figures in group_figures(model, data, names)]
-
-
-def _names(protected: str | list[str] | None) -> list[str]:
-    names = protected.split(",") if isinstance(protected, str) else protected
-    return [name.strip() for name in names or []]
 
 
 def _spaces(data: Dataset, names: list[str], device: torch.device) -> tuple[list[TableSpace], list[str]]:

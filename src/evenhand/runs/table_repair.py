@@ -13,23 +13,25 @@ from pydantic import Field
 from torch import nn
 
 import evenhand
-from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.measure.choice import parse_conditions
 from evenhand.measure.verdict import Judge, Judged
-from evenhand.methods.registry import make_method
+from evenhand.methods.registry import AUTO, BLACK_BOX, make_method
 from evenhand.models.averaged import Averaged, save_averaged
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import one_thread
 from evenhand.models.network import FeedForward, save_network
 from evenhand.models.training import accuracy
+from evenhand.models.trial import why_no_gradients
 from evenhand.repair.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, Repaired, Vote, Workshop
 from evenhand.repair.table_training import Material, Recipe
-from evenhand.runs.audit import Stages, circumstances, classifier_of, lasting_name
+from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked
 from evenhand.runs.findings import no_findings
 from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
 from evenhand.runs.repair_examples import examples_of, group_rows
+from evenhand.runs.subject import as_dataset, classifier_of, model_name, names_of
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds
@@ -51,7 +53,7 @@ class RepairConfig(Checked):
     repeats: int = Field(default=5, ge=1)
     strength: float | None = Field(default=None, gt=0)  # of pairing and certified
     choose: str | None = None
-    method: str = "adf"  # that makes findings
+    method: str = AUTO  # that makes findings: ADF, or a black box where the model gives no gradients
     seeds: int = Field(default=1000, ge=1)
     steps: int = Field(default=1000, ge=0)
     epochs: int = Field(default=Recipe.epochs, ge=1)
@@ -59,14 +61,16 @@ class RepairConfig(Checked):
     confidence: float = Field(default=0.95, gt=0, lt=1)
     seed: int = Field(default=0, ge=0, le=2**62)  # others are counted on from it
     output: OutputForm = "auto"
+    inputs: str | None = None
 
 
 def repair_table(
-    data: str | Dataset = "census",
+    data: Any = "census",
     protected: str | list[str] | None = None,
     by: str | list[str] = "blind",
     *,
-    model: str | nn.Module | None = None,
+    model: Any = None,
+    label: str | None = None,
     out: str | Path | None = None,
     on_step: OnStep = lambda what, share: None,
     **settings: Any,
@@ -79,13 +83,13 @@ def repair_table(
     """
     stages = Stages()
     with stages.timed("load"):
-        dataset = data if isinstance(data, Dataset) else load_dataset(data)
-        names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
+        names = names_of(protected)
+        dataset, name = as_dataset(data, label, names)
         ways = [way.strip() for way in by.split(",")] if isinstance(by, str) else by
         config = RepairConfig.checked(
-            dataset=dataset.name if isinstance(data, Dataset) else lasting_name(data),
+            dataset=name,
             protected=names or dataset.schema.protected,
-            model=model if isinstance(model, str | None) else f"{type(model).__module__}.{type(model).__qualname__}",
+            model=model_name(model),
             by=list(REPAIRS) if "all" in ways else ways,
             **settings,
         )
@@ -94,11 +98,19 @@ def repair_table(
                 raise unknown_name("repair called", way, [*REPAIRS, "all"])
         if config.choose is not None:
             parse_conditions(config.choose)  # a mistake is said before the work
-        classifier, model_name = classifier_of(dataset, model, CPU, config.output)
-        work = _Work(config, dataset, classifier, model_name, "all" in ways, stages, on_step)
+        classifier, model_words = classifier_of(dataset, model, CPU, config.output, inputs=config.inputs)
+        config = config.model_copy(update={"method": _method(config.method, dataset, classifier)})
+        work = _Work(config, dataset, model, classifier, model_words, "all" in ways, stages, on_step)
         work.check()
     with one_thread(CPU):
         return finished(out, config.choose, work)
+
+
+def _method(name: str, data: Dataset, model: Classifier) -> str:
+    """The method that makes findings; the paper's where the model gives gradients."""
+    if name != AUTO:
+        return name
+    return BLACK_BOX if why_no_gradients(model, torch.tensor(data.clipped[:2], dtype=torch.float32)) else "adf"
 
 
 @dataclass(frozen=True)
@@ -107,6 +119,7 @@ class _Work:
 
     config: RepairConfig
     data: Dataset
+    given: Any  # the model as it was given
     original: Classifier
     model_name: str
     sweep: bool
@@ -136,10 +149,11 @@ class _Work:
                 "`evenhand train`: it can be asked and not retrained. Only --by average is offered for it."
             )
 
-        if "average" in self.config.by and not self.workshop.retrainable and ":" not in (self.config.model or ""):
+        found_again = isinstance(self.given, str | Path) and self.config.inputs is None
+        if "average" in self.config.by and not self.workshop.retrainable and not found_again:
             raise EvenhandError(
-                f"The average of {self.model_name} could not be written: only a network of `evenhand train` or a model "
-                "that is given as module:function can be found again by the file."
+                f"The average of {self.model_name} could not be written: the file would name the model, so it has to "
+                "be given as a file, an address or module:function, and --inputs in a description file (.toml)."
             )
 
     def judged(self) -> tuple[list[Judged], list[Judged]]:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.models.classifier import OutOfRows
+from evenhand.models.classifier import ModelGone, OutOfRows
 from evenhand.search.check import Checked, check, check_near
 from evenhand.search.draws import Draws
 from evenhand.search.method import Method
@@ -18,7 +18,7 @@ from evenhand.search.recorder import PHASES, Counts, Findings, Phase, Recorder
 from evenhand.search.space import ModelT, SpaceT
 from evenhand.search.walk import DRAWS_PER_STEP, Walk
 
-StopReason = Literal["completed", "max-seconds", "max-findings", "max-rows", "interrupted"]
+StopReason = Literal["completed", "max-seconds", "max-findings", "max-rows", "interrupted", "model-failed"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class SearchResult:
     counts: Counts
     seeds: int
     stopped: StopReason = "completed"
+    error: str | None = None  # what a model that failed on the way said
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     notes: dict[str, float] = field(default_factory=dict)  # what a method measured on the way
 
@@ -95,6 +96,9 @@ class Search(Generic[SpaceT, ModelT]):
             self.method.search(self, x, ids)
         except OutOfRows:
             self._stop_if(True, "max-rows")
+        except ModelGone as error:  # what was found until then is true all the same
+            self._stop_if(True, "model-failed")
+            self.result.error = str(error)
         finally:
             self._recorder.close()
             self.model.most_rows = None

@@ -4,14 +4,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.decoding import Decoder
 from evenhand.data.schema import Label, Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.classifier import OutputForm
+from evenhand.models.classifier import ModelGone, OutputForm
+
+__all__ = ["Adapter", "FrameAdapter", "ModelGone", "class_order", "scores_of"]
+
+AHEAD = 1e-6  # share of a score by which a tie is broken; its logarithm in float32 still tells
 
 
 class Adapter(nn.Module):
@@ -29,6 +33,10 @@ class Adapter(nn.Module):
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
         return self
 
+    def facts(self) -> dict[str, Any]:
+        """What a summary should say about asking it, such as requests and their cost."""
+        return {}
+
 
 class FrameAdapter(Adapter):
     """Asks a function of a data frame that has the columns and types of the raw table. It gives no gradients."""
@@ -36,27 +44,37 @@ class FrameAdapter(Adapter):
     def __init__(
         self,
         schema: Schema,
-        ask: Callable[[pd.DataFrame], Any],
+        ask: Callable[[Any], Any],
         *,
         about: str,
         classes: Sequence[Any] | None = None,
         no_gradients: str = "it is asked through a data frame",
+        read: Callable[[NDArray[np.int32]], Any] | None = None,
     ) -> None:
-        """`classes`: which class each column of the answer is, where that is not the schema's own order."""
+        """`classes`: which class each column of the answer is, where that is not the schema's own order.
+
+        `read` turns codes into what the model reads, where that is not the whole raw table.
+        """
         super().__init__()
         self.about, self.no_gradients = about, no_gradients
-        self._decoder, self._ask, self._label = Decoder(schema), ask, schema.label
+        self._read, self._ask, self._label = read or Decoder(schema).frame, ask, schema.label
         self._order = None if classes is None else class_order(classes, schema.label)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
-        frame = self._decoder.frame(x.cpu().numpy().astype(np.int32))
+        frame = self._read(x.cpu().numpy().astype(np.int32))
         return scores_of(self._ask(frame), len(frame), self._label, self._order).to(x.device)
 
 
 def class_order(classes: Sequence[Any], label: Label) -> list[int]:
-    """Where each class of the schema stands among a model's own classes; they are compared as text."""
+    """Where each class of the schema stands among a model's own classes; they are compared as text.
+
+    Classes that are merely counted, 0, 1, … or false and true, are the schema's in its order.
+    """
     own = [_class_text(value) for value in classes]
+    counted = own in ([str(place) for place in range(len(label.values))], ["false", "true"])
+    if counted and len(own) == len(label.values) and not set(own) & set(label.values):
+        return list(range(len(own)))
     for value in label.values:
         if value not in own:
             raise EvenhandError(
@@ -92,11 +110,26 @@ def scores_of(answer: Any, rows: int, label: Label, order: list[int] | None = No
             "scores of all classes, with one score for the second class, or with a label."
         )
     if values.ndim == 2:
-        scores = torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
-        return scores if order is None else scores[:, order]
+        return _scores_of_classes(values, order)
     if np.issubdtype(values.dtype, np.floating):
         return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
     return _from_labels(values, label)
+
+
+def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
+    """(n, classes) scores in the schema's order, with the model's own label on top.
+
+    Votes are often tied. The model takes the first of its own classes then, which need not be the schema's first, or
+    the one that is ahead by less than float32 can tell.
+    """
+    scores = np.ascontiguousarray(values if order is None else values[:, order], dtype=np.float32)
+    own = values.argmax(axis=1)
+    label = own if order is None else np.argsort(order)[own]
+    rows = np.flatnonzero(scores.argmax(axis=1) != label)
+    if len(rows):
+        top = scores[rows].max(axis=1)
+        scores[rows, label[rows]] = top + AHEAD * np.maximum(np.abs(top), AHEAD)
+    return torch.from_numpy(scores)
 
 
 def _from_labels(values: Any, label: Label) -> Tensor:

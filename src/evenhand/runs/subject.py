@@ -1,0 +1,77 @@
+"""What a run on a table is about: the data in whatever form they come, and the model, tried and named."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import Adapter
+from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.loading import load_module
+from evenhand.models.trial import TRIAL_ROWS, classifier_for
+
+
+def names_of(protected: str | list[str] | None) -> list[str]:
+    """Attributes' names, given as a list or separated by commas."""
+    names = protected.split(",") if isinstance(protected, str) else protected or []
+    return [name.strip() for name in names]
+
+
+def as_dataset(data: Any, label: str | None, protected: list[str]) -> tuple[Dataset, str]:
+    """The data of a run and how a summary names them: a built-in name, a schema file, a `Dataset`, or a data frame.
+
+    A schema for a data frame is inferred, and `label` says which column the model predicts.
+    """
+    if isinstance(data, Dataset):
+        return data, data.name
+    if isinstance(data, str | Path):
+        name = str(data)
+        return load_dataset(name), str(Path(name).resolve()) if name.endswith(".toml") else name
+    if label is None:
+        raise EvenhandError(
+            f"The data are a {type(data).__name__}: say which column the model predicts (label=…), or write a schema "
+            "with `evenhand schema infer` and name that."
+        )
+    from evenhand.data.infer import dataset_from
+
+    dataset = dataset_from(data, label=label, protected=protected)
+    return dataset, dataset.name
+
+
+def model_name(model: Any) -> str | None:
+    """How a configuration names a model: its text, or the class of an object, which no command line can load."""
+    if model is None or isinstance(model, str | Path):
+        return None if model is None else str(model)
+    kind = model if callable(model) and hasattr(model, "__qualname__") else type(model)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def classifier_of(
+    data: Dataset,
+    model: Any,
+    device: torch.device,
+    output: OutputForm = "auto",
+    chunk_rows: int | None = None,
+    inputs: str | None = None,
+) -> tuple[Classifier, str]:
+    """The model to ask, tried on rows of the data, and its name."""
+    module, name = load_module(data, model, inputs)
+    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
+    classes = len(data.schema.label.values)
+    return classifier_for(module, sample, classes=classes, device=device, output=output, chunk_rows=chunk_rows), name
+
+
+def model_facts(classifier: Classifier, name: str, why_no_gradients: str = "") -> dict[str, Any]:
+    """What a summary says about a model: its name, what it offers, and what asking it took."""
+    facts = classifier.module.facts() if isinstance(classifier.module, Adapter) else {}
+    offers = ["scores"] if why_no_gradients else ["scores", "gradients"]
+    reason = {"no_gradients": why_no_gradients} if why_no_gradients else {}
+    return {
+        "name": name,
+        "output": classifier.output,
+        "offers": offers,
+        **reason,
+        **({"asked": facts} if facts else {}),
+    }
