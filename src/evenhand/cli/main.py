@@ -7,13 +7,16 @@ import typer
 
 import evenhand
 from evenhand.cli.audit import audit
+from evenhand.cli.card import card
 from evenhand.cli.compare import compare
 from evenhand.cli.data import data_app
+from evenhand.cli.gate import gate
 from evenhand.cli.measure import measure
 from evenhand.cli.model import model
 from evenhand.cli.repair import repair
 from evenhand.cli.report import report
 from evenhand.cli.reproduce import reproduce_app
+from evenhand.cli.schema import schema_app
 from evenhand.cli.train import train
 from evenhand.errors import EvenhandError
 
@@ -30,6 +33,9 @@ app.command()(repair)
 app.command()(train)
 app.command()(report)
 app.command()(model)
+app.command()(gate)
+app.command()(card)
+app.add_typer(schema_app, name="schema")
 app.add_typer(data_app, name="data")
 app.add_typer(reproduce_app, name="reproduce")
 

@@ -23,7 +23,17 @@ from evenhand.report.statistics import (
     Spread,
     Statistics,
 )
-from evenhand.report.text import STOPPED, budget_text, command_line, counted, joined, limit_text, offers_text, percent
+from evenhand.report.text import (
+    STOPPED,
+    budget_text,
+    command_line,
+    counted,
+    joined,
+    limit_text,
+    offers_text,
+    percent,
+    reading_text,
+)
 
 MOST_MATRIX_ROWS = 12
 MOST_PAIRS = 20
@@ -117,7 +127,8 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         offers=offers_text(summary["model"]),
         rules=[rule.words for rule in schema.rules],
         limited=[limit_text(a) for a in schema.attributes if not a.protected and (a.moves != "any" or a.stride > 1)],
-        binned=[a.title for a in schema.attributes if a.kind == "number" and a.step is None],
+        coarser=[text for a in schema.attributes if (text := reading_text(a)) is not None],
+        own_model=summary["config"]["model"] is not None,
         clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
         findings=statistics.findings,
         growth=growth_points(summary),

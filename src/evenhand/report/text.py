@@ -107,6 +107,15 @@ def limit_text(attribute: Attribute) -> str:
     return f"{attribute.title} {how}" + (f" in strides of {attribute.stride}" if attribute.stride > 1 else "")
 
 
+def reading_text(attribute: Attribute) -> str | None:
+    """How a number is made coarser before a model of raw values reads it; None where it is not."""
+    if attribute.kind != "number" or (attribute.step == 1 and attribute.type == "integer"):
+        return None
+    if attribute.step is not None:
+        return f"{attribute.title} to the nearest {attribute.step:g}"
+    return f"{attribute.title} at one value of each range"
+
+
 def ruled_out_text(search: dict[str, Any]) -> str:
     """How many pairs the schema's rules kept out of the findings."""
     return f"{counted(search['ruled_out'], 'more sample')} would be findings, but one of the pair is impossible"

@@ -1,0 +1,300 @@
+"""The section of a model card that finished runs fill: what was tested, on whom, results with intervals, limits."""
+
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from evenhand.errors import EvenhandError
+from evenhand.methods.registry import METHODS
+from evenhand.report.card_limits import limits_of
+from evenhand.report.page import moment
+from evenhand.report.repair_page import ABOUT, sentences
+from evenhand.report.strong_words import has_strong_words
+from evenhand.report.text import budget_text, command_line, counted, example_text, joined, percent
+from evenhand.report.text_sentences import (
+    example_lines,
+    kept_findings,
+    method_text,
+    model_text,
+    success_rate,
+    text_command_line,
+)
+
+PAIRS = 2
+RATE, ACCURACY = "discriminatory-rate", "accuracy"  # the types of our metrics in a card's front matter
+TASKS = {"table": "tabular-classification", "text": "text-classification"}
+SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&$])")
+
+
+@dataclass(frozen=True)
+class CardRate:
+    """A rate as a card shows it: which attributes were changed, in whom, how often, how sure."""
+
+    changed: str
+    population: str
+    counts: str
+    rate: str
+    interval: str
+    value: float
+    kept: bool = True  # stands in the front matter, too
+
+
+@dataclass(frozen=True)
+class CardRun:
+    """One run as a section of a card shows it. Nothing in it is escaped yet."""
+
+    title: str
+    facts: list[tuple[str, str]]
+    rates: list[CardRate]
+    said: list[str]
+    pairs: list[list[str]]
+    limits: list[str]
+    command: str
+    task: str
+    dataset: dict[str, Any]
+    metrics: list[dict[str, Any]] = field(default_factory=list)  # beside the rates
+    pairs_title: str = "Clearest pairs"
+
+
+def card_run(summary: dict[str, Any]) -> CardRun:
+    """A run's summary as a card says it."""
+    makers: dict[str, Callable[[dict[str, Any]], CardRun]] = {"audit": _audit, "measure": _measure, "repair": _repair}
+    kind = summary.get("kind")
+    if kind not in makers:
+        raise EvenhandError(
+            f"A card is written about an audit, a measurement or a repair; this run is of the kind '{kind}'."
+        )
+    try:
+        run = makers[kind](summary)
+        return replace(run, command=shareable(run.command))
+    except (KeyError, IndexError, TypeError) as error:
+        raise EvenhandError(
+            f"The summary, by evenhand {summary.get('evenhand', '?')}, lacks {error}. Run the {kind} again with "
+            "this version."
+        ) from error
+
+
+def render_section(runs: list[CardRun], version: str) -> str:
+    """The section as Markdown, headings of the second and third level."""
+    environment = Environment(
+        loader=PackageLoader("evenhand.report", "."), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"md": escaped, "fence": fenced}
+    return environment.get_template("card.md.j2").render(runs=runs, version=version).strip() + "\n"
+
+
+def metrics_of(run: CardRun) -> list[dict[str, Any]]:
+    """A run's figures as a card's front matter lists them."""
+    rates = [
+        {"type": RATE, "name": f"changing {one.changed}, {one.population} ({one.interval})", "value": one.value}
+        for one in run.rates
+        if one.kept
+    ]
+    return [*rates, *run.metrics]
+
+
+def escaped(text: str) -> str:
+    """Text of the data as Markdown shows it: one line, with nothing that would be markup."""
+    return SPECIAL.sub(r"\\\1", " ".join(str(text).split())).replace("\\<", "&lt;").replace("\\>", "&gt;")
+
+
+def shareable(command: str) -> str:
+    """A command for readers elsewhere: of files only their names, since folders of this machine say nothing to them."""
+    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in shlex.split(command))
+
+
+def fenced(text: str) -> str:
+    """A block of code, between more backticks than it has itself."""
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{ticks}\n{text}\n{ticks}"
+
+
+def _audit(summary: dict[str, Any]) -> CardRun:
+    """An audit of a table or of texts."""
+    texts, search, config = _is_text(summary), summary["search"], summary["config"]
+    about = method_text(config["method"]) if texts else f"{config['method']}: {METHODS[config['method']].about}"
+    found = kept_findings(summary) if texts else search["findings"]["total"]
+    share = success_rate(summary) if texts else search["success_rate"]
+    noun = "text" if texts else "sample"
+    names = _names(summary["protected"])
+    return CardRun(
+        title=f"Audit: changing {names}",
+        facts=[*_facts(summary), ("Method", about), ("Budget", budget_text(summary)), *_circumstances(summary)],
+        rates=[_rate(names, rate) for rate in summary["data_rate"].values()],
+        said=[
+            f"The search found {counted(found, 'unique discriminatory pair')} among "
+            f"{counted(search['generated']['total'], f'generated {noun}')} ({percent(share)}), from "
+            f"{search['seeds_with_findings']:,} of {search['seeds']:,} seeds. That is how well the search worked, "
+            "and not a rate in any population.",
+            *_ruled_out(search),
+        ],
+        pairs=_text_pairs(summary) if texts else [_pair(example) for example in summary["examples"][:PAIRS]],
+        limits=limits_of(summary),
+        command=text_command_line(summary) if texts else command_line(config),
+        **_place(summary),
+    )
+
+
+def _ruled_out(search: dict[str, Any]) -> list[str]:
+    """What rules of the schema, or the similarity asked for, kept out of the findings."""
+    count = search.get("ruled_out") or 0
+    return [f"{counted(count, 'more pair')} did not count, by rules that were set for the search."] if count else []
+
+
+def _measure(summary: dict[str, Any]) -> CardRun:
+    """A measurement of a table or of texts."""
+    rates, said = [], []
+    for measured in summary["measured"]:
+        names = _names(measured["protected"])
+        rates += [_rate(names, rate, kept=rate["name"] != "neighbourhood") for rate in measured["populations"]]
+        said += [
+            text for rate in measured["populations"][:1] for text in _direction(names, rate, summary["favourable"])
+        ]
+    if summary["findings"] is not None:
+        rates.append(_rate(_names(summary["protected"]), summary["findings"], kept=False))
+    config = summary["config"]
+    precision = f"half the interval's length at most {config['half_width']}" if "half_width" in config else ""
+    return CardRun(
+        title=f"Measurement: changing {_names(summary['protected'])}",
+        facts=[
+            *_facts(summary),
+            *([("Precision asked for", precision)] if precision else []),
+            *_circumstances(summary),
+        ],
+        rates=rates,
+        said=said,
+        pairs=[],
+        limits=limits_of(summary),
+        command=_measure_command(summary),
+        **_place(summary),
+    )
+
+
+def _repair(summary: dict[str, Any]) -> CardRun:
+    """A repair: the figures of the model that was written, beside those of the model as it was."""
+    before, by_name = summary["rows"][0], {row["name"]: row for row in summary["rows"]}
+    if summary["chosen"] is None:
+        raise EvenhandError(
+            "This repair wrote no model, since none kept to the condition: there is nothing to describe."
+        )
+    after, names = by_name[summary["chosen"]], _names(summary["protected"])
+    rates = [
+        _rate(names, row[which], when, kept=row is after)
+        for which in ("uniform", "people")
+        for row, when in ((before, "before"), (after, "after"))
+        if row[which] is not None
+    ]
+    changed = summary["examples"].get("newly_differ_examples", []) + summary["examples"]["now_alike_examples"]
+    kind = f"{after['name']}: {ABOUT[after['by']]}"
+    accuracy = [] if after["accuracy"] is None else [{"type": ACCURACY, "name": "held out", "value": after["accuracy"]}]
+    return CardRun(
+        title=f"Repair: less dependence on {names}",
+        facts=[*_facts(summary), ("Repaired by", kind), *_circumstances(summary)],
+        rates=rates,
+        said=sentences(summary),
+        pairs=[_changed_pair(example) for example in changed if not has_strong_words(example["person"])][:PAIRS],
+        limits=limits_of(summary),
+        command=summary["command"],
+        metrics=accuracy,
+        pairs_title="Whose decisions the repair changed",
+        **_place(summary),
+    )
+
+
+def _is_text(summary: dict[str, Any]) -> bool:
+    return summary.get("domain") == "text"
+
+
+def _names(names: list[str]) -> str:
+    return joined([name.replace("_", " ") for name in names])
+
+
+def _place(summary: dict[str, Any]) -> dict[str, Any]:
+    """The task and the data, as front matter has them."""
+    return {"task": TASKS["text" if _is_text(summary) else "table"], "dataset": summary["dataset"]}
+
+
+def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Model, data and what was changed."""
+    data, texts = summary["dataset"], _is_text(summary)
+    several = " (each by itself and together)" if summary["kind"] == "measure" else " together"
+    changed = _names(summary["protected"]) + (several if len(summary["protected"]) > 1 and not texts else "")
+    return [
+        ("Model", model_text(summary)),
+        ("Data", f"{data['title']}, {data['rows']:,} {'texts' if texts else 'rows'}"),
+        ("Protected, changed", changed),
+    ]
+
+
+def _circumstances(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    versions = summary["versions"]
+    return [
+        ("When", moment(summary["started"])),
+        ("Random seed", str(summary["seed"])),
+        ("With", f"evenhand {summary['evenhand']}, torch {versions['torch']}, {versions['device']}"),
+    ]
+
+
+def _rate(changed: str, rate: dict[str, Any], when: str = "", kept: bool = True) -> CardRate:
+    low, high = rate["interval"]
+    return CardRate(
+        changed,
+        f"{rate['population']}, {when}" if when else rate["population"],
+        f"{rate['discriminatory']:,} of {rate['samples']:,}",
+        percent(rate["rate"], 2),
+        f"{rate['confidence']:.0%} interval {percent(low, 2)} to {percent(high, 2)}",
+        round(rate["rate"], 6),
+        kept,
+    )
+
+
+def _direction(changed: str, rate: dict[str, Any], favourable: str) -> list[str]:
+    """Who wins among the discriminatory samples of a population."""
+    found = []
+    for who in rate["direction"]:
+        shares = {value["value"]: value["favourable"] for value in who["values"]}
+        found.append(
+            f"Changing {changed}, of the variants of discriminatory samples ({rate['population']}) those with "
+            f"{who['attribute'].replace('_', ' ')} {who['favoured']} get ‘{favourable}’ most often "
+            f"({percent(shares[who['favoured']])}), those with {who['loses']} least often "
+            f"({percent(shares[who['loses']])})."
+        )
+    return found
+
+
+def _pair(example: dict[str, Any]) -> list[str]:
+    return [*example_text(example), example["origin"]]
+
+
+def _text_pairs(summary: dict[str, Any]) -> list[list[str]]:
+    """The clearest pairs whose words can stand in a card."""
+    mild = [one for one in summary["examples"] if not has_strong_words(f"{one['text']} {one['witness']}")]
+    return [["Two texts", *example_lines(example)] for example in mild[:PAIRS]]
+
+
+def _changed_pair(example: dict[str, Any]) -> list[str]:
+    """A person or text whom the old or the new model treats otherwise because of protected values."""
+    other = "after" if example["differs"] == "before" else "before"
+    return [
+        example["person"],
+        f"{example['own_values']}: {example['label']} ({example['differs']} the repair)",
+        f"{example['other_values']}: {example['other_label']} ({example['differs']} the repair)",
+        f"both: {example['label_when_alike']} ({other} the repair)",
+    ]
+
+
+def _measure_command(summary: dict[str, Any]) -> str:
+    """The command that measures again."""
+    config = summary["config"]
+    words = ["evenhand", "measure", config["dataset"], "--protected", ",".join(summary["protected"])]
+    if config.get("model") is None and not summary["model"]["name"].startswith("built-in"):
+        config = config | {"model": summary["model"]["name"]}
+    for name in ("model", "network", "half_width", "confidence", "changes", "texts", "lexicon", "seed", "findings"):
+        if config.get(name) is not None:
+            words += [f"--{name.replace('_', '-')}", str(config[name])]
+    return shlex.join(words)
