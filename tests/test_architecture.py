@@ -20,7 +20,8 @@ LAYERS = [
     {"measure", "repair"},
     {"report"},
     {"runs", "engine"},
-    {"service", "cli"},
+    {"gate"},
+    {"service", "cli", "pytest_plugin"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

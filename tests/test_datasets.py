@@ -10,8 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from evenhand.data.dataset import Dataset, encode, load_dataset, read_table, text_column
+from evenhand.data.dataset import Dataset, encode, load_dataset
+from evenhand.data.infer import infer_file
 from evenhand.data.schema import Schema
+from evenhand.data.tables import read_table, saved_split, text_column
 from evenhand.errors import EvenhandError
 
 
@@ -151,3 +153,50 @@ def test_a_repeated_column_is_refused(schema_file: Path) -> None:
     table.write_text(table.read_text().replace("id;", "age;", 1))
     with pytest.raises(EvenhandError, match=r"several columns called 'age'\. Rename"):
         load_dataset(str(schema_file))
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A Hugging Face dataset and a dictionary of two, saved to disk."""
+    import datasets
+
+    datasets.disable_progress_bars()
+    table = datasets.Dataset.from_dict({name: values.to_pylist() for name, values in PEOPLE.items()})
+    table.save_to_disk(tmp_path / "one", num_shards=2)
+    datasets.DatasetDict({"train": table, "test": table.select([2, 0, 1])}).save_to_disk(tmp_path / "many")
+    return tmp_path
+
+
+def test_a_saved_hugging_face_dataset_is_read(saved: Path) -> None:
+    schema = Schema.parse(people_schema(), "the test")
+    expected = [[0, 0, 1, 1], [1, 1, 0, 0], [9, 1, 0, 0], [0, 9, 1, 1]]
+    for folder in ("one", "many", "many/train"):
+        assert encode(schema, read_table(saved / folder)).codes.tolist() == expected
+    assert encode(schema, read_table(saved / "many" / "test")).codes.tolist() == [expected[2], expected[0], expected[1]]
+    assert saved_split(saved / "many", "test") == saved / "many" / "test"
+    found = infer_file(saved / "many", "member", split="test", beside=saved)
+    assert found.schema.file == "many/test"
+
+
+def test_folders_that_cannot_be_read(saved: Path) -> None:
+    with pytest.raises(EvenhandError, match=r"called 'tset'.* Did you mean 'test'"):
+        saved_split(saved / "many", "tset")
+    with pytest.raises(EvenhandError, match="has no splits"):
+        saved_split(saved / "one", "test")
+    with pytest.raises(EvenhandError, match="holds no saved Hugging Face dataset"):
+        read_table(saved)
+    for file in (saved / "one").glob("*.arrow"):
+        file.write_bytes(b"nonsense")
+    with pytest.raises(EvenhandError, match="Cannot read the Hugging Face dataset"):
+        read_table(saved / "one")
+    (saved / "x.json").write_text("{}")
+    with pytest.raises(EvenhandError, match=r"x\.json is no table that can be read: it must be a CSV file"):
+        read_table(saved / "x.json")
+
+
+def test_a_csv_file_may_hold_line_breaks_and_must_be_utf8(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('a,b\n"x\ny",1\n')
+    assert read_table(tmp_path / "a.csv")["a"].tolist() == ["x\ny"]
+    (tmp_path / "a.csv").write_bytes("a,b\nü,1\n".encode("latin-1"))
+    with pytest.raises(EvenhandError, match="Save it as UTF-8"):
+        read_table(tmp_path / "a.csv")

@@ -1,5 +1,7 @@
 """Schemas: what is accepted, how values become codes and words, and what errors say."""
 
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.data.attribute import Attribute
-from evenhand.data.dataset import builtin_names, load_dataset, load_schema
+from evenhand.data.dataset import builtin_names, load_dataset, load_schema, schema_path
 from evenhand.data.dataset import encode as encode_table
 from evenhand.data.schema import Schema, Split
+from evenhand.data.toml_places import place_of
 from evenhand.errors import EvenhandError
 from tests.worlds import schema_of
 
@@ -249,3 +252,90 @@ def test_a_users_own_table(schema_file: Path) -> None:
     table.unlink()
     with pytest.raises(EvenhandError, match=r"people\.csv does not exist"):
         load_dataset(str(schema_file))
+
+
+WRITTEN = """\
+name = "people"
+file = "people.csv"
+
+[label]
+column = "y"
+values = ["0", "1"]  # [[attribute]]
+
+[[attribute]]
+name = "a"
+kind = "number"
+domain = [0, 3]
+
+[[attribute]]
+name = "b"
+kind = "category"
+categories = [
+    "u", ["v", "w"],  # a comment, with [ and "
+    '''x''',
+]
+missing = { value = "?", code = 3 }
+
+[[impossible]]
+a = { below = 2 }
+b = "u"
+
+[[impossible]]
+a = 3
+b = ["v", "x"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ("domain = [0, 3]", 'domain = [0, "x"]', r"line 11, column 14 \(attribute 1 \('a'\), domain, 1\)"),
+        ("domain = [0, 3]", "domain = [3, 0]", r"line 11, column 1 \(attribute 1 \('a'\)\): a number needs a domain"),
+        ('kind = "number"\n', "", r"line 8, column 1 \(attribute 1 \('a'\), kind\): Field required"),
+        ('kind = "number"', '  kind = "numeric"', r"line 10, column 3 \(attribute 1 \('a'\), kind\)"),
+        ("'''x'''", "'''u'''", r"line 16, column 1 \(attribute 2 \('b'\)\): categories must be unique"),
+        ("code = 3 }", 'code = "c" }', r"line 20, column 26 \(attribute 2 \('b'\), missing, code\)"),
+        ('values = ["0", "1"]', 'values = ["0"]', r"line 6, column 1 \(label, values\)"),
+        ('name = "people"', 'name = "people"\ncolour = "red"', r"line 2, column 1 \(colour\)"),
+        ('file = "people.csv"\n', "", r"wrong at file: Field required"),
+        ('name = "b"', 'name = "a"', r"line 14, column 1 \(attribute 2 \('a'\), name\): attribute names must"),
+        ('name = "b"', 'name = "b"\ncolumn = "y"', r"line 15, column 1 \(attribute 2 \('b'\), column\): the attribute"),
+        ('b = ["v", "x"]', 'b = ["v", "z"]', r"line 28, column 1 \(impossible, 1\): a rule in impossible names 'z'"),
+        ('b = "u"', 'c = "u"', r"\(impossible, 0\): a rule in impossible names 'c', which is no attribute"),
+        ("a = 3\n", "", r"line 26, column 1 \(impossible, 1\): a rule in impossible names at least two"),
+        ('name = "b"', 'name = "b', r"not valid TOML: .*line 14, column"),
+        ('b = ["v", "x"]\n', 'b = ["v",\n\n', r"not valid TOML: .*at line 28, column 10"),
+        ('name = "people"', 'name = "pe\udcffple"', r"not valid TOML: line 1, column 11 is not UTF-8"),
+    ],
+)
+def test_mistakes_in_a_file_are_found_by_line_and_column(tmp_path: Path, old: str, new: str, place: str) -> None:
+    path = tmp_path / "x.toml"
+    assert WRITTEN.count(old) == 1
+    path.write_text(WRITTEN.replace(old, new), encoding="utf-8", errors="surrogateescape")
+    with pytest.raises(EvenhandError, match=place):
+        Schema.load(path)
+    path.write_text(WRITTEN)
+    assert Schema.load(path).names == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", builtin_names())
+def test_every_key_of_a_file_is_found_where_it_stands(name: str) -> None:
+    text = schema_path(name).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    for location, key in all_keys(tomllib.loads(text)):
+        place = place_of(text, location)
+        assert place is not None
+        assert lines[place.line - 1][place.column - 1 :].startswith(key), location
+
+
+def all_keys(content: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """The location of each key and of each table in a list, and how the line begins there."""
+    entries = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, value in entries:
+        if isinstance(value, dict) and isinstance(key, int):
+            yield (*place, key), "[["
+        elif isinstance(key, str) and not isinstance(value, dict):
+            is_list_of_tables = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+            yield (*place, key), "[[" if is_list_of_tables else key
+        if isinstance(value, dict | list):
+            yield from all_keys(value, (*place, key))

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 __all__ = [
+    "Adapter",
     "Audit",
     "Corpus",
     "Dataset",
+    "DiscriminationFound",
     "EvenhandError",
+    "FrameAdapter",
+    "Inferred",
     "Measurement",
     "Repair",
     "Schema",
     "TextAudit",
     "__version__",
+    "assert_fair",
     "audit",
     "audit_text",
+    "conformance",
+    "dataset_from",
+    "infer_schema",
     "load_corpus",
     "load_dataset",
     "measure_table",
@@ -28,8 +36,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset, load_dataset
+    from evenhand.data.infer import Inferred, dataset_from, infer_schema
     from evenhand.data.schema import Schema
     from evenhand.errors import EvenhandError
+    from evenhand.gate.check import DiscriminationFound, assert_fair
+    from evenhand.models.adapters.base import Adapter, FrameAdapter
+    from evenhand.models.conformance import conformance
     from evenhand.runs.audit import Audit, audit
     from evenhand.runs.measure import Measurement, measure_table
     from evenhand.runs.repair import Repair
@@ -40,15 +52,23 @@ if TYPE_CHECKING:
     from evenhand.text.corpus import Corpus, load_corpus
 
 _HOMES = {
+    "Adapter": "evenhand.models.adapters.base",
     "Audit": "evenhand.runs.audit",
     "Corpus": "evenhand.text.corpus",
     "Dataset": "evenhand.data.dataset",
+    "DiscriminationFound": "evenhand.gate.check",
     "EvenhandError": "evenhand.errors",
+    "FrameAdapter": "evenhand.models.adapters.base",
+    "Inferred": "evenhand.data.infer",
     "Measurement": "evenhand.runs.measure",
     "Schema": "evenhand.data.schema",
     "TextAudit": "evenhand.runs.text_audit",
+    "assert_fair": "evenhand.gate.check",
     "audit": "evenhand.runs.audit",
     "audit_text": "evenhand.runs.text_audit",
+    "conformance": "evenhand.models.conformance",
+    "dataset_from": "evenhand.data.infer",
+    "infer_schema": "evenhand.data.infer",
     "load_corpus": "evenhand.text.corpus",
     "load_dataset": "evenhand.data.dataset",
     "measure_table": "evenhand.runs.measure",

@@ -52,6 +52,7 @@ def _middles(attribute: Attribute) -> NDArray[np.float64]:
     """(bins,) a value within each bin between edges; an edge belongs to the bin above it."""
     edges = np.array(attribute.edges)
     middles = (edges[:-1] + edges[1:]) / 2
+    middles = np.where(middles < edges[1:], middles, edges[:-1])  # between neighbours among floats it is rounded up
     if attribute.type == "integer":
         middles = np.maximum(np.floor(middles), np.ceil(edges[:-1]))
         return np.concatenate([[np.ceil(edges[0]) - 1], middles, [np.ceil(edges[-1])]])
@@ -100,11 +101,13 @@ class _Column:
                 [np.nan if value is None else self._boolean(value) for value in raw],  # as pandas reads a CSV
                 dtype=object if None in raw else bool,
             )
+        if attribute.type == "integer" and None not in raw:
+            return np.array([self._whole(value) for value in raw if value is not None], dtype=np.int64)
         if attribute.type in ("integer", "float"):
-            numbers = np.array([np.nan if value is None else self._number(value) for value in raw])
-            return numbers.astype(np.int64) if attribute.type == "integer" and None not in raw else numbers
+            return np.array([np.nan if value is None else self._number(value) for value in raw])
         if attribute.type == "category":
-            return pd.Categorical(raw, categories=[value for value in dict.fromkeys(raw) if value is not None])
+            known = [value for value in dict.fromkeys(raw) if value is not None]
+            return pd.Categorical(raw, categories=known, ordered=attribute.kind == "ordered")
         return pd.array(raw, dtype="str")
 
     def _category(self, code: int) -> str:
@@ -124,6 +127,14 @@ class _Column:
         if value.strip().lower() not in TRUE + FALSE:
             raise self._wrong(value)
         return value.strip().lower() in TRUE
+
+    def _whole(self, value: str) -> int:
+        try:
+            return int(value)  # not through a float, which rounds long ones
+        except ValueError:
+            if not self._number(value).is_integer():
+                raise self._wrong(value) from None
+            return int(self._number(value))
 
     def _number(self, value: str) -> float:
         try:

@@ -46,7 +46,7 @@ def _named_codes(attribute: Attribute, wanted: Any) -> NDArray[np.bool_]:
     else:
         named = _listed(attribute, as_text(wanted if isinstance(wanted, list) else [wanted]))
     if not named.any():
-        raise ValueError(f"a rule in impossible gives {wanted} for '{attribute.name}', which no code of its domain is")
+        raise ValueError(f"a rule in impossible gives {wanted} for '{attribute.name}', but no code of its domain lies in it")
     return named
 
 
@@ -98,7 +98,7 @@ def _within(attribute: Attribute, bounds: dict[str, Any]) -> NDArray[np.bool_]:
         values = multiples(codes, attribute.step)
         return np.asarray((values >= lowest) & (values < first_above))
     ends = [_bin_ends(attribute, int(code)) for code in codes]
-    return np.array([lowest <= low and high < first_above for low, high in ends])
+    return np.array([lowest <= low and (high < first_above or first_above == np.inf) for low, high in ends])
 
 
 def _bin_ends(attribute: Attribute, code: int) -> tuple[float, float]:

@@ -224,11 +224,12 @@ class MisplacedError(ValueError):
 
 
 def _precise(text: str, location: Location, reason: str) -> Location:
-    """The field of an attribute that a mistake is about, where only the attribute is known but the reason names it."""
+    """The field of an attribute or a rule that a mistake is about, where the reason names it; a rule's in quotes."""
     if len(location) != 2:
         return location
     keys = keys_at(text, location)
-    named = [word for word in re.findall(r"\w+", reason) if word in keys]
+    words = re.findall(r"\w+" if location[0] == "attribute" else r"'([^']+)'", reason)
+    named = [word for word in words if word in keys]
     return (*location, named[0]) if named else location
 
 

@@ -5,6 +5,7 @@ place of each key, table and entry of a list; it need not find mistakes.
 """
 
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 Location = tuple[int | str, ...]
@@ -47,10 +48,8 @@ def keys_at(text: str, location: Location) -> list[str]:
 
 def _offsets(text: str) -> dict[Location, int]:
     reader = _Reader(text)
-    try:
+    with suppress(ValueError, IndexError):  # what was found so far will do: a lost place must not hide the error
         reader.read()
-    except (ValueError, IndexError):  # what was found so far will do: a lost place must not hide the error itself
-        pass
     return reader.offsets
 
 

@@ -58,7 +58,8 @@ class FrameAdapter(Adapter):
         super().__init__()
         self.about, self.no_gradients = about, no_gradients
         self._read, self._ask, self._label = read or Decoder(schema).frame, ask, schema.label
-        self._order = None if classes is None else class_order(classes, schema.label)
+        order = None if classes is None else class_order(classes, schema.label)
+        self._order = None if order == sorted(order or []) else order
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""

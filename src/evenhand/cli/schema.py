@@ -1,0 +1,223 @@
+"""`evenhand schema`: a schema file from a table, and whether a schema file fits its table."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evenhand.cli.options import Json, Quiet
+from evenhand.errors import EvenhandError
+
+if TYPE_CHECKING:
+    from evenhand.data.attribute import Attribute
+    from evenhand.data.infer import Inferred
+    from evenhand.data.schema_check import Checked
+
+schema_app = typer.Typer(
+    no_args_is_help=True,
+    help="Schema files for your own tables: evenhand schema infer people.csv --label approved.",
+)
+
+Table = Annotated[
+    Path,
+    typer.Argument(
+        help="A CSV file (also .csv.gz), a .parquet file, or a folder of a saved Hugging Face dataset.",
+        metavar="TABLE",
+        show_default=False,
+    ),
+]
+SchemaFile = Annotated[
+    str, typer.Argument(help="A schema file (.toml) or a built-in data set.", metavar="SCHEMA", show_default=False)
+]
+
+
+@schema_app.command("infer")
+def infer(
+    table: Table,
+    label: Annotated[str, typer.Option(help="The column that the model predicts.", show_default=False)],
+    protected: Annotated[
+        str | None,
+        typer.Option("--protected", "-p", help="Columns, separated by commas.", show_default="guessed by name"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The schema file to write.", show_default="TABLE.toml")
+    ] = None,
+    favourable: Annotated[
+        str | None, typer.Option(help="The label's favourable value.", show_default="guessed")
+    ] = None,
+    bins: Annotated[
+        str | None, typer.Option(help="quantile:N: numbers in N bins of equally many rows.", show_default="none")
+    ] = None,
+    width: Annotated[
+        list[str] | None, typer.Option(help="COLUMN=WIDTH: bins of a width; may be repeated.", show_default=False)
+    ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(help="COLUMN=STEP: search a number in such steps; may be repeated.", show_default=False),
+    ] = None,
+    separator: Annotated[str | None, typer.Option(help="Of a CSV file.", show_default="found out")] = None,
+    split: Annotated[str | None, typer.Option(help="Of a Hugging Face DatasetDict.", show_default="train")] = None,
+    name: Annotated[str | None, typer.Option(help="The data set's short name.", show_default="the file's")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a schema file that is there.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Write a schema file for a table: kinds, domains, missing values, what is set aside and why.
+
+    The file is commented; read it and correct what is wrong. Numbers are searched at their own resolution.
+
+    Examples:
+      evenhand schema infer people.csv --label approved -p gender,ethnicity -o people.toml
+
+      evenhand schema infer people.parquet --label hired --step income=100 --width age=5
+    """
+    from evenhand.data.infer import infer_file
+    from evenhand.files import write_text
+
+    out = out or table.with_name(table.name.partition(".")[0] + ".toml")
+    _check_out(out, force=force)
+    inferred = infer_file(
+        table,
+        label,
+        None if protected is None else [column.strip() for column in protected.split(",") if column.strip()],
+        beside=out.parent,
+        separator={"\\t": "\t", "tab": "\t"}.get(separator or "", separator),
+        split=split,
+        favourable=favourable,
+        bins=_bins(bins),
+        widths=_sizes("--width", width or []),
+        steps=_sizes("--step", step or []),
+        name=name,
+    )
+    content = _inferred_json(inferred, out)
+    write_text(out, inferred.toml)
+    if as_json:
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    elif not quiet:
+        _print_inferred(inferred, out)
+
+
+@schema_app.command("check")
+def check(schema: SchemaFile, as_json: Json = False) -> None:
+    """Say whether a schema file is right and fits its table; a mistake is shown with its line and column.
+
+    Example:  evenhand schema check people.toml
+    """
+    from evenhand.data.dataset import load_dataset
+    from evenhand.data.schema_check import check_dataset
+
+    checked = check_dataset(load_dataset(schema))
+    if as_json:
+        typer.echo(json.dumps(checked.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        _print_checked(schema, checked)
+
+
+def _check_out(out: Path, *, force: bool) -> None:
+    if out.suffix != ".toml":
+        raise EvenhandError(f"A schema file's name ends in .toml; '{out}' does not.")
+    if out.is_dir() or (out.exists() and not force):
+        raise EvenhandError(f"{out} exists already. Choose another name with --out, or replace it with --force.")
+    if not out.parent.is_dir():
+        raise EvenhandError(f"There is no folder {out.parent} to write {out.name} to.")
+
+
+def _bins(text: str | None) -> int | None:
+    if text is None:
+        return None
+    kind, _, number = text.partition(":")
+    if kind != "quantile" or not number.isdecimal():
+        raise EvenhandError(f"--bins must be quantile:N, such as quantile:10, and not '{text}'.")
+    return int(number)
+
+
+def _sizes(option: str, pairs: list[str]) -> dict[str, float]:
+    """COLUMN=NUMBER pairs; a column's name may hold = itself."""
+    sizes = {}
+    for pair in pairs:
+        column, equals, text = pair.rpartition("=")
+        try:
+            sizes[column] = float(text)
+        except ValueError:
+            equals = ""
+        if not equals or not column:
+            raise EvenhandError(f"{option} needs COLUMN=NUMBER; '{pair}' is not.")
+    return sizes
+
+
+def _inferred_json(inferred: "Inferred", out: Path) -> dict[str, Any]:
+    schema = inferred.schema
+    return {
+        "schema": str(out),
+        "rows": inferred.rows,
+        "label": {
+            "column": schema.label.column,
+            "values": schema.label.values,
+            "favourable": schema.label.favourable,
+            "notes": inferred.label_notes,
+        },
+        "protected": schema.protected,
+        "protected_guessed": inferred.protected_guessed,
+        "attributes": [
+            {
+                "name": attribute.name,
+                "kind": attribute.kind,
+                "type": attribute.type,
+                "codes": attribute.size,
+                "domain": attribute.domain,
+                "notes": inferred.notes[attribute.name],
+            }
+            for attribute in schema.attributes
+        ],
+        "set_aside": inferred.set_aside,
+    }
+
+
+def _print_inferred(inferred: "Inferred", out: Path) -> None:
+    """What was decided, in a table that fits a terminal; text from data is never read as markup."""
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    schema = inferred.schema
+    console = Console(highlight=False, markup=False)
+    console.print(Text(f"{inferred.rows:,} rows; label {schema.label.column}: {', '.join(schema.label.values)}"))
+    console.print(Text(inferred.label_notes[-1]))
+    shown = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("attribute", "kind", "values", "remarks"):
+        shown.add_column(heading, justify="left", overflow="fold")
+    for attribute in schema.attributes:
+        name = attribute.name + (" (protected)" if attribute.protected else "")
+        notes = [note for note in inferred.notes[attribute.name] if not note.startswith("From ")]
+        shown.add_row(Text(name), Text(attribute.kind), Text(values_text(attribute)), Text(" ".join(notes)))
+    console.print()
+    console.print(shown)
+    if inferred.set_aside:
+        console.print(Text("\nset aside", style="bold"))
+        for column, reason in inferred.set_aside.items():
+            console.print(Text(f"- {column}: {reason}"))
+    if inferred.protected_guessed:
+        names = ", ".join(schema.protected) or "none found"
+        console.print(Text(f"\nProtected attributes were guessed by their names ({names}): please check."))
+    typer.echo(f"\nwrote {out}\nnext: read it, then `evenhand schema check {out}`")
+
+
+def values_text(attribute: "Attribute") -> str:
+    """The values of an attribute in a few words."""
+    if attribute.kind != "number":
+        return f"{attribute.size} categories"
+    low, high = attribute.text(attribute.domain[0]), attribute.text(attribute.domain[1])
+    if attribute.step is not None:
+        return f"{low} to {high} by {attribute.step:g}"
+    return f"{attribute.size} bins, {low} to {high}"
+
+
+def _print_checked(schema: str, checked: "Checked") -> None:
+    from rich.console import Console
+
+    from evenhand.cli.printing import print_facts
+
+    console = Console(highlight=False)
+    print_facts(console, checked.facts())
+    typer.echo(f"{schema} is valid and fits its table.")

@@ -1,0 +1,238 @@
+"""A schema from a table: what its columns seem to mean, written so that a person can correct it."""
+
+import os
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from evenhand.data.attribute import repeated
+from evenhand.data.dataset import Dataset, encode
+from evenhand.data.facts import facts_of
+from evenhand.data.infer_columns import Found, SetAside, decide
+from evenhand.data.infer_label import infer_label, infer_protected
+from evenhand.data.infer_numbers import Wish
+from evenhand.data.schema import Schema
+from evenhand.data.schema_text import Described, schema_text
+from evenhand.data.tables import as_frame, find_separator, read_table, saved_split
+from evenhand.errors import EvenhandError, unknown_name
+
+MANY_VALUES = 100
+IN_MEMORY = "a table in memory"
+IMPOSSIBLE = """\
+Values that cannot go together may be named; searches and reports then keep to such rules. For example:
+
+[[impossible]]
+relationship = "Husband"
+sex = "Female"
+
+[[impossible]]
+age = { below = 18 }
+married = "yes"
+"""
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """A schema that was read off a table, with what was decided about each column and why."""
+
+    toml: str
+    rows: int
+    label_notes: list[str]
+    notes: dict[str, list[str]]  # by attribute
+    set_aside: dict[str, str]  # by column: why it is no attribute
+    protected_guessed: bool  # by their names, since none were given
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema that the text says."""
+        return Schema.parse(tomllib.loads(self.toml), "inferred from the table", self.toml)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user says about a table."""
+
+    label: str
+    protected: Sequence[str] | None = None
+    favourable: str | None = None
+    bins: int | None = None  # bins of equal shares for numbers with more values
+    widths: dict[str, float] = field(default_factory=dict)
+    steps: dict[str, float] = field(default_factory=dict)
+
+    def wish(self, column: str) -> Wish:
+        """How a column should be coded if it holds numbers."""
+        step, width = self.steps.get(column), self.widths.get(column)
+        by_name = Wish(None if step is None else float(step), None if width is None else float(width))
+        return Wish(bins=self.bins) if by_name == Wish() else by_name
+
+
+def infer_schema(
+    frame: Any,
+    label: str,
+    protected: Sequence[str] | None = None,
+    *,
+    favourable: str | None = None,
+    bins: int | None = None,
+    widths: dict[str, float] | None = None,
+    steps: dict[str, float] | None = None,
+    name: str = "table",
+    file: str = IN_MEMORY,
+) -> Inferred:
+    """A schema for a table in memory: of pandas, polars or Arrow, or a Hugging Face Dataset.
+
+    Numbers keep their own resolution, unless `steps` or `widths` say otherwise for a column, or `bins` asks for bins
+    that hold equally many rows. Where no protected columns are named, they are guessed by their names.
+    """
+    request = Request(label, protected, favourable, bins, widths or {}, steps or {})
+    return _infer(as_frame(frame), request, {"name": name, "file": file}, from_csv=False)
+
+
+def infer_file(
+    path: Path, label: str, protected: Sequence[str] | None = None, *, beside: Path | None = None,
+    separator: str | None = None, split: str | None = None, favourable: str | None = None, bins: int | None = None,
+    widths: dict[str, float] | None = None, steps: dict[str, float] | None = None, name: str | None = None,
+) -> Inferred:  # fmt: skip
+    """A schema for a table on disk, to be saved in the folder `beside` (that of the table if None)."""
+    if path.is_dir():
+        path = saved_split(path, split)
+    elif split is not None:
+        raise EvenhandError(f"--split is for a folder of a Hugging Face DatasetDict; {path} is none.")
+    elif not path.exists():
+        raise EvenhandError(f"There is no table {path}.")
+    from_csv = path.is_file() and path.suffix != ".parquet"
+    separator = separator or (find_separator(path) if from_csv else ",")
+    frame = read_table(path, separator)
+    where = os.path.relpath(path, beside) if beside is not None else path.name
+    top = {"name": name or path.name.partition(".")[0] or "table", "file": Path(where).as_posix()}
+    request = Request(label, protected, favourable, bins, widths or {}, steps or {})
+    return _infer(frame, request, top | ({"separator": separator} if from_csv else {}), from_csv=from_csv)
+
+
+def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None, **options: Any) -> Dataset:
+    """A table in memory as a data set, with the schema that `infer_schema` finds; the options are its own."""
+    frame = as_frame(frame)
+    return encode(infer_schema(frame, label, protected, **options).schema, frame)
+
+
+def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], *, from_csv: bool) -> Inferred:
+    _check(frame, request)
+    label, label_notes = infer_label(frame[request.label], request.favourable)
+    found, set_aside = _columns(frame, request, from_csv=from_csv)
+    protected = list(request.protected or infer_protected(list(found)))
+    for column in protected:
+        found[column].entry["protected"] = True
+        _note_many_values(found[column])
+    guessed = request.protected is None
+    names = unique_names(list(found))
+    attributes = [
+        Described(_named(names[column], column, decision), decision.notes) for column, decision in found.items()
+    ]
+    text = schema_text(
+        Described(top, _about(len(frame), guessed, [names[column] for column in protected])),
+        Described(label, label_notes),
+        attributes,
+        IMPOSSIBLE,
+        set_aside,
+    )
+    notes = {names[column]: decision.notes for column, decision in found.items()}
+    return Inferred(text, len(frame), label_notes, notes, set_aside, guessed)
+
+
+def _check(frame: pd.DataFrame, request: Request) -> None:
+    """The table has rows, and the columns that were named are there."""
+    columns = [str(column) for column in frame.columns]
+    if twice := repeated(columns):
+        raise EvenhandError(f"The table has several columns called {', '.join(map(repr, twice))}. Rename all but one.")
+    if frame.empty:
+        raise EvenhandError("The table has no rows.")
+    for column in [request.label, *(request.protected or []), *request.widths, *request.steps]:
+        if column not in columns:
+            raise unknown_name("column", column, columns)
+    if request.label in (request.protected or []):
+        raise EvenhandError(f"'{request.label}' is the label, so it cannot be protected as well.")
+    if both := [column for column in request.widths if column in request.steps]:
+        raise EvenhandError(f"'{both[0]}' is given a width and a step. Give it one of them.")
+    if request.bins is not None and request.bins < 2:
+        raise EvenhandError(f"There must be at least two bins, not {request.bins}.")
+
+
+def _columns(frame: pd.DataFrame, request: Request, *, from_csv: bool) -> tuple[dict[str, Found], dict[str, str]]:
+    """What becomes of each column but the label's."""
+    found: dict[str, Found] = {}
+    set_aside: dict[str, str] = {}
+    for column in map(str, frame.columns):
+        if column == request.label:
+            continue
+        decision = _decided(frame[column], request.wish(column), from_csv=from_csv)
+        if isinstance(decision, SetAside):
+            set_aside[column] = decision.reason
+        else:
+            found[column] = decision
+    for column in [*(request.protected or []), *request.widths, *request.steps]:
+        if column in set_aside:
+            raise EvenhandError(f"The column '{column}' cannot be used: {set_aside[column]}. Correct it in the table.")
+    for column in [*request.widths, *request.steps]:
+        if found[column].entry["kind"] != "number":
+            raise EvenhandError(f"The column '{column}' does not hold numbers, so it has no step or width.")
+    if len(found) < 2:
+        why = "; ".join(f"{column}: {reason}" for column, reason in set_aside.items())
+        raise EvenhandError(f"The table has {len(found)} columns to search over, but two are needed. Set aside: {why}.")
+    return found, set_aside
+
+
+def _decided(column: pd.Series, wish: Wish, *, from_csv: bool) -> Found | SetAside:
+    if not str(column.name).strip():
+        return SetAside("it has no name")
+    try:
+        facts = facts_of(column, from_csv=from_csv)
+    except EvenhandError:
+        return SetAside("it holds lists, records or other values that are no text, number or boolean")
+    return decide(facts, wish)
+
+
+def _note_many_values(decision: Found) -> None:
+    low, high = decision.entry.get("domain", (0, 0))
+    if high - low >= MANY_VALUES:
+        decision.notes.append(
+            f"It is protected, so its {high - low + 1:,} values are all tried for each person: a larger step is faster."
+        )
+
+
+def unique_names(columns: list[str]) -> dict[str, str]:
+    """The names of attributes by column: without commas, which separate names on the command line."""
+    names: dict[str, str] = {}
+    for column in columns:
+        name = wanted = " ".join(column.replace(",", " ").split()) or "column"
+        number = 2
+        while name in names.values():
+            name, number = f"{wanted} {number}", number + 1
+        names[column] = name
+    return names
+
+
+def _named(name: str, column: str, decision: Found) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": name}
+    if column != name:
+        entry["column"] = column
+    if "_" in name:
+        entry["title"] = name.replace("_", " ").strip() or name
+    return entry | decision.entry
+
+
+def _about(rows: int, guessed: bool, protected: list[str]) -> list[str]:
+    """The first lines of the file."""
+    notes = [
+        f"Inferred by `evenhand schema infer` from {rows:,} rows. Read it and correct what is wrong; "
+        "`evenhand schema check` then says whether it fits the table."
+    ]
+    if protected:
+        how = "GUESSED BY THEIR NAMES: please check" if guessed else "as given"
+        notes.append(f"Protected attributes ({how}): {', '.join(protected)}.")
+    else:
+        notes.append("No attribute is marked as protected: write protected = true where one should be.")
+    return notes

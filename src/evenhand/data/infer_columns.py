@@ -1,0 +1,231 @@
+"""What a column is: a category, an order, a number, or nothing that a search can move in."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from evenhand.data.attribute import ANY_OTHER
+from evenhand.data.facts import LARGEST_INTEGER, MOST_CATEGORIES, PANDAS_MISSING, Facts
+from evenhand.data.infer_numbers import Wish, median_code, number_entry, numbers_in, short
+from evenhand.data.known_orders import in_known_order
+
+LEAST_COVER = 0.5  # of the rows, by the categories that are kept apart
+FEWEST_ROWS = 20  # below, nothing is called an identifier
+IDENTIFIER_SHARE = 0.95  # distinct values per row
+FEW_CODES = 20
+CODE_NAMES = frozenset(
+    ["zip", "zipcode", "postcode", "postal", "plz", "code", "codes", "id", "type", "category", "cat", "kind", "fips",
+     "sector", "region", "district"]
+)  # fmt: skip
+ID_NAMES = frozenset(
+    ["id", "ids", "uuid", "guid", "key", "index", "idx", "row", "rownum", "number", "no", "nr", "serial", "ssn",
+     "unnamed"]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Found:
+    """A column that becomes an attribute: the fields that a schema gives it, and why."""
+
+    entry: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """A column that is left out, and why."""
+
+    reason: str
+
+
+def decide(facts: Facts, wish: Wish) -> Found | SetAside:
+    """What to make of a column."""
+    if reason := _no_information(facts):
+        return SetAside(reason)
+    if facts.numbers is not None:
+        return _decide_numbers(facts, wish)
+    if facts.type == "text" and (reason := _no_category(facts)):
+        return SetAside(reason)
+    return _categories(facts, [])
+
+
+def _no_information(facts: Facts) -> str | None:
+    if not facts.values:
+        return "it has no value at all"
+    if len(facts.values) == 1 and not facts.missing:
+        return f"it has the same value in every row, {shown(facts.values[0])}"
+    if facts.type == "date":
+        return "it holds dates; make a number of it (an age, a year) to use it"
+    return None
+
+
+def _decide_numbers(facts: Facts, wish: Wish) -> Found | SetAside:
+    numbers = numbers_in(facts)
+    if facts.whole and np.abs(numbers).max() >= LARGEST_INTEGER:
+        return SetAside("its numbers are too large to count with; they look like identifiers")
+    if wish.step is None and wish.width is None:
+        if reason := _identifier(facts):
+            return SetAside(reason)
+        if reason := _code_reason(facts):
+            return _categories(facts, [reason])
+    entry, notes = number_entry(facts, wish)
+    if facts.missing:
+        entry["missing"] = {"value": missing_values(facts), "code": median_code(facts, entry)}
+        notes.append(f"{_missing_text(facts)} Such people are looked at with the median.")
+    return Found(entry, notes)
+
+
+def _identifier(facts: Facts) -> str | None:
+    """Numbers that only tell rows apart."""
+    if not facts.whole or facts.rows < FEWEST_ROWS or len(facts.values) < IDENTIFIER_SHARE * facts.present:
+        return None
+    if words_of(facts.name) & ID_NAMES:
+        return f"it is an identifier: {len(facts.values):,} different values in {facts.present:,} rows"
+    numbers = numbers_in(facts)
+    if len(facts.values) == facts.rows and numbers[0] in (0, 1) and numbers[-1] - numbers[0] == facts.rows - 1:
+        return "it counts the rows"
+    return None
+
+
+def _code_reason(facts: Facts) -> str | None:
+    """Why whole numbers are really codes: their name, that they say yes or no, or the gaps between them."""
+    numbers = numbers_in(facts)
+    distinct = len(np.unique(numbers))
+    if distinct == 1:
+        return "One value or none."
+    if not facts.whole:
+        return None
+    if distinct == 2 and tuple(numbers[[0, -1]]) in ((0, 1), (1, 2), (-1, 1)):
+        return "Two values, so a category."
+    if words_of(facts.name) & CODE_NAMES:
+        return "Whole numbers, but the name says that they are codes: their order means nothing."
+    differences = np.diff(np.unique(numbers))
+    spacing = np.gcd.reduce(differences.astype(np.int64)) if differences.max() < LARGEST_INTEGER else 1
+    places = (numbers[-1] - numbers[0]) / spacing + 1
+    if distinct <= FEW_CODES and facts.present >= 10 * distinct and places > 5 * distinct:
+        return (
+            f"Whole numbers that look like codes: only {distinct} different ones between {short(numbers[0])} and "
+            f"{short(numbers[-1])}. If they are amounts, use kind = 'number' with a step."
+        )
+    return None
+
+
+def _no_category(facts: Facts) -> str | None:
+    """Why text is nothing that categories can be made of."""
+    distinct = len(facts.values)
+    if distinct <= MOST_CATEGORIES and (distinct < facts.present or facts.rows < FEWEST_ROWS):
+        return None
+    words = sum(len(value.split()) * count for value, count in zip(facts.values, facts.counts, strict=True))
+    if words > 4 * facts.present and distinct > MOST_CATEGORIES // 2:
+        return f"it is free text: {distinct:,} different values of {words / facts.present:.0f} words on average"
+    if distinct >= IDENTIFIER_SHARE * facts.present or (words_of(facts.name) & ID_NAMES and distinct > MOST_CATEGORIES):
+        return f"it is an identifier: {distinct:,} different values in {facts.present:,} rows"
+    return None
+
+
+def _categories(facts: Facts, notes: list[str]) -> Found | SetAside:
+    groups = _spelled(facts)
+    count = {value: sum(facts.counts[i] for i in rows) for value, rows in groups.items()}
+    order, kind, reason = _order(facts, list(groups))
+    notes = notes + ([reason] if reason else [])
+    listed, rest = _kept(order, count)
+    cover = sum(count[value] for value in listed) / max(facts.present, 1)
+    if len(order) > MOST_CATEGORIES and cover < LEAST_COVER:
+        return SetAside(
+            f"it has {len(order):,} different values, and the {len(listed)} commonest cover {cover:.0%} of the rows"
+        )
+    categories: list[str | list[str]] = [_one_or_all(_spellings(facts, value, groups[value])) for value in listed]
+    if rest:
+        first = max(rest, key=lambda value: count[value])  # of equally common ones the first
+        categories.append(ANY_OTHER if first == ANY_OTHER else [_spellings(facts, first, groups[first])[0], ANY_OTHER])
+        notes.append(f"The {len(rest):,} rarest values are one category; {shown(first)} stands for it.")
+    entry: dict[str, Any] = {"kind": kind, "type": _category_type(facts), "categories": categories}
+    if facts.missing:
+        entry["missing"] = {"value": missing_values(facts), "code": len(categories)}
+        entry["domain"] = [0, len(categories)]
+        notes.append(f"{_missing_text(facts)} That is a category of its own.")
+    return Found(entry, notes)
+
+
+def _spelled(facts: Facts) -> dict[str, list[int]]:
+    """By value, as the type writes it: the positions among the column's distinct values. 7 is written 07 too."""
+    groups: dict[str, list[int]] = {value: [] for value in map(str.strip, facts.order or []) if value}
+    for position, value in enumerate(facts.values):
+        if facts.type == "boolean":
+            value = value.lower()
+        elif facts.numbers is not None and facts.type != "text":
+            value = _number_text(value, float(facts.numbers[position]))
+        groups.setdefault(value, []).append(position)
+    return groups
+
+
+def _number_text(text: str, number: float) -> str:
+    if not number.is_integer():
+        return repr(number)
+    try:
+        return str(int(text))
+    except ValueError:
+        return str(int(number))
+
+
+def _spellings(facts: Facts, value: str, positions: list[int]) -> list[str]:
+    """The ways in which the table writes a value; first the one that a model is given."""
+    written = [raw for position in positions for raw in facts.written[facts.values[position]]]
+    if facts.type in ("text", "category"):
+        return written[:1] or [value]  # blanks around it do not matter when a table is read
+    different = dict.fromkeys(raw.strip() for raw in written)
+    return [value, *(raw for raw in different if raw != value)]
+
+
+def _order(facts: Facts, values: list[str]) -> tuple[list[str], str, str]:
+    """The values in the order of their codes, whether that order means something, and why."""
+    if facts.order is not None:
+        return values, "ordered" if facts.ordered else "category", ""
+    if facts.numbers is None and (order := in_known_order(values)):
+        return order, "ordered", "The order is guessed from the words."
+    return values, "category", ""
+
+
+def _kept(order: list[str], count: dict[str, int]) -> tuple[list[str], list[str]]:
+    """The values that are categories of their own, and the rest; a literal * would read as all others anyway."""
+    if len(order) <= MOST_CATEGORIES:
+        listed = {value for value in order if value != ANY_OTHER}
+    else:
+        common = sorted((value for value in order if value != ANY_OTHER), key=lambda value: -count[value])
+        listed = set(common[: MOST_CATEGORIES - 1])
+    return [value for value in order if value in listed], [value for value in order if value not in listed]
+
+
+def _category_type(facts: Facts) -> str:
+    return "text" if facts.type == "date" else facts.type
+
+
+def _one_or_all(values: list[str]) -> str | list[str]:
+    return values[0] if len(values) == 1 else values
+
+
+def missing_values(facts: Facts) -> str | list[str]:
+    """How a schema says the ways in which missing values are written."""
+    return _one_or_all(sorted(facts.markers) or [""])
+
+
+def _missing_text(facts: Facts) -> str:
+    written = ", ".join(shown(marker) for marker in sorted(facts.markers)[:4])
+    text = f"Missing in {facts.missing:,} of {facts.rows:,} rows{f' (written {written})' if written else ''}."
+    if facts.numbers is not None and not PANDAS_MISSING.issuperset(facts.markers):
+        text += " pandas reads such a column as text unless it is told na_values."
+    return text
+
+
+def words_of(name: str) -> set[str]:
+    """The words of a column's name: birth_country and birthCountry are both birth and country."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return {word.lower() for word in re.split(r"[^A-Za-z]+", spaced) if word}
+
+
+def shown(value: str) -> str:
+    """A value in a sentence, short."""
+    clean = " ".join(value.split())
+    return f"'{clean}'" if len(clean) <= 40 else f"'{clean[:37]}…'"

@@ -1,0 +1,68 @@
+"""Which label is the favourable one, and which attributes are protected: guesses that say that they are guesses."""
+
+from typing import Any
+
+import pandas as pd
+
+from evenhand.data.facts import Facts, facts_of
+from evenhand.data.infer_columns import shown, words_of
+from evenhand.errors import EvenhandError, unknown_name
+
+MOST_LABELS = 20
+GOOD = frozenset(
+    ["yes", "y", "true", "t", "1", "approved", "approve", "accept", "accepted", "good", "hired", "hire", "pass",
+     "passed", "granted", "grant", "admitted", "eligible", "positive", "low risk", "paid", "selected", "offer", ">50k"]
+)  # fmt: skip
+BAD_NAMES = frozenset(
+    ["default", "defaulted", "fraud", "churn", "churned", "recid", "recidivism", "reoffend", "arrest", "arrested",
+     "denied", "rejected", "declined", "bad", "delinquent", "delinquency", "risk", "failed", "fired", "toxic"]
+)  # fmt: skip
+BAD = frozenset(["no", "n", "false", "f", "0"])
+PROTECTED_NAMES = frozenset(
+    ["age", "sex", "gender", "race", "ethnicity", "ethnic", "religion", "religious", "faith", "nationality", "native",
+     "citizenship", "disability", "disabled", "marital", "pregnant", "pregnancy", "caste", "orientation", "veteran"]
+)  # fmt: skip
+
+
+def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, Any], list[str]]:
+    """The label's table in a schema, and what to say about it."""
+    facts = facts_of(column, from_csv=False, markers=False)
+    if facts.missing:
+        row = int(column.isna().to_numpy().argmax()) + 1 if column.isna().any() else None
+        first = f", first row {row}" if row else ""
+        raise EvenhandError(
+            f"The label '{column.name}' has no value in {facts.missing:,} of {facts.rows:,} rows{first}. "
+            "Remove those rows from the table, or fill the value."
+        )
+    values = facts.values
+    if len(values) < 2:
+        raise EvenhandError(
+            f"The label '{column.name}' is {shown(values[0])} in every row; there must be at least two values to tell "
+            "apart. Choose another column."
+        )
+    if len(values) > MOST_LABELS:
+        raise EvenhandError(
+            f"The label '{column.name}' has {len(values):,} different values, more than {MOST_LABELS}. A classifier's "
+            "label is needed; choose another column, or make classes of it."
+        )
+    chosen, reason = _favourable(facts, favourable)
+    counts = ", ".join(f"{shown(value)} {count:,}" for value, count in zip(values, facts.counts, strict=True))
+    return {"column": str(column.name), "values": values, "favourable": chosen}, [f"Rows: {counts}.", reason]
+
+
+def _favourable(facts: Facts, wanted: str | None) -> tuple[str, str]:
+    if wanted is not None:
+        if wanted not in facts.values:
+            raise unknown_name(f"value of the label '{facts.name}' called", wanted, facts.values)
+        return wanted, "The favourable value is as given."
+    check = "is a guess: please check"
+    if words_of(facts.name) & BAD_NAMES and (good := [value for value in facts.values if value.lower() in BAD]):
+        return good[0], f"That {shown(good[0])} is favourable {check} (the label's name sounds like a bad outcome)."
+    if good := [value for value in facts.values if value.lower() in GOOD]:
+        return good[0], f"That {shown(good[0])} is favourable {check}."
+    return facts.values[-1], f"That {shown(facts.values[-1])} is favourable {check} (it is merely the last value)."
+
+
+def infer_protected(columns: list[str]) -> list[str]:
+    """The columns whose names say that they are about who a person is."""
+    return [column for column in columns if words_of(column) & PROTECTED_NAMES]

@@ -1,0 +1,87 @@
+"""How well a schema fits its table: rows outside the domain, rows that a rule calls impossible, unused categories."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from evenhand.data.dataset import Dataset
+from evenhand.data.impossible import Impossible
+
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What there is to know before a schema is relied on."""
+
+    rows: int
+    labels: dict[str, int]
+    protected: list[str]
+    rows_outside: int
+    outside: dict[str, int]  # by attribute: rows whose code is outside its domain
+    rules: dict[str, int]  # by rule of `impossible`, in words: rows that break it
+    never: dict[str, list[str]]  # by attribute: categories that no row has
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def facts(self) -> list[tuple[str, str]]:
+        """In words: names and values."""
+        facts = [
+            ("rows", f"{self.rows:,}"),
+            ("labels", ", ".join(f"{label} {count:,}" for label, count in self.labels.items())),
+            ("protected", ", ".join(self.protected) or "none: write protected = true where one should be"),
+            ("outside the domain", self._outside_text()),
+        ]
+        facts += [("impossible", f"{words}: {count:,} rows") for words, count in self.rules.items()]
+        facts += [(f"never: {name}", _some(texts)) for name, texts in self.never.items()]
+        return facts
+
+    def _outside_text(self) -> str:
+        if not self.outside:
+            return "no row"
+        each = ", ".join(f"{name} {count:,}" for name, count in self.outside.items())
+        return f"{self.rows_outside:,} rows ({each}); a search moves them to the nearest code of the domain"
+
+
+def check_dataset(data: Dataset) -> Checked:
+    """Compare the rows of a table with what its schema says."""
+    schema = data.schema
+    outside = (data.codes < schema.lower) | (data.codes > schema.upper)  # (rows, d)
+    by_attribute = {name: int(count) for name, count in zip(schema.names, outside.sum(axis=0), strict=True) if count}
+    labels = np.bincount(data.labels, minlength=len(schema.label.values))
+    return Checked(
+        rows=len(data.codes),
+        labels={schema.label.text(code): int(count) for code, count in enumerate(labels)},
+        protected=schema.protected,
+        rows_outside=int(outside.any(axis=1).sum()),
+        outside=by_attribute,
+        rules={rule.words: _breaking(data, rule) for rule in schema.rules},
+        never=_never(data),
+    )
+
+
+def _breaking(data: Dataset, rule: Impossible) -> int:
+    """Rows that a rule says nobody is, as a search sees them: moved into the domain."""
+    lower = data.schema.lower
+    named = [codes[data.clipped[:, index] - lower[index]] for index, codes in rule.codes.items()]
+    return int(np.logical_and.reduce(named).sum())
+
+
+def _never(data: Dataset) -> dict[str, list[str]]:
+    found = {}
+    for index, attribute in enumerate(data.schema.attributes):
+        if attribute.kind == "number":
+            continue
+        there = set(np.unique(data.codes[:, index]).tolist())
+        absent = [code for code in range(attribute.domain[0], attribute.domain[1] + 1) if code not in there]
+        if absent:
+            found[attribute.name] = [attribute.text(code) for code in absent]
+    return found
+
+
+def _some(texts: list[str]) -> str:
+    more = f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
+    return ", ".join(texts[:SHOWN]) + more

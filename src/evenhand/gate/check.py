@@ -1,0 +1,216 @@
+"""A check: the rate of discriminatory samples in a stated population against what is allowed."""
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
+from evenhand.gate.decision import Verdict
+from evenhand.gate.failures import FOLDER, Failures
+from evenhand.gate.looking import (
+    Looked,
+    OnDone,
+    Searched,
+    look_again,
+    look_at_people,
+    look_at_samples,
+    search_for_pairs,
+)
+from evenhand.gate.outcome import Outcome, Replayed, SearchedFor, ShownPair
+from evenhand.gate.pairs import known_by, people_first
+from evenhand.gate.reduce import Reducer
+from evenhand.gate.settings import CheckSettings, PopulationName, SearchBudget, Undecided
+from evenhand.gate.words import message, shown
+from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.devices import choose_device, one_thread
+from evenhand.report.statistics import Example
+from evenhand.runs.subject import as_dataset, classifier_of, names_of
+from evenhand.search.space import TableSpace
+
+SHOWN = 3
+CURRENT_TEST = "PYTEST_CURRENT_TEST"  # pytest says here which test runs
+
+
+class DiscriminationFound(AssertionError):  # noqa: N818 - it says what was found
+    """A check that did not hold; `outcome` says all about it."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(message(outcome))
+        self.outcome = outcome
+
+
+def assert_fair(
+    model: Any,
+    data: Any,
+    protected: str | list[str] | None = None,
+    *,
+    max_rate: float = 0.01,
+    confidence: float = 0.95,
+    population: PopulationName = "people",
+    changes: int = 2,
+    most_samples: int = 200_000,
+    search: bool | dict[str, Any] = True,
+    undecided: Undecided = "fail",
+    seed: int = 0,
+    label: str | None = None,
+    inputs: str | None = None,
+    output: OutputForm = "auto",
+    device: str = "auto",
+    chunk_rows: int | None = None,
+    failures: str | Path | None = FOLDER,
+    name: str | None = None,
+) -> Outcome:
+    """Raise `DiscriminationFound` unless at most `max_rate` of a population gets another label by who they are.
+
+    `model` is anything that `evenhand.audit` takes; `data` a `Dataset`, a built-in name, the path of a schema file, or
+    a pandas or polars frame with its `label` column. It holds where the upper bound of the rate, at this confidence, is
+    at most `max_rate`; with `max_rate=0`, where no sample of the population nor of a search has a witness. Failing
+    pairs are kept in the folder `failures` (None: nowhere) under `name` and looked at first next time.
+    """
+    __tracebackhide__ = True
+    budget = SearchBudget.checked(**search) if isinstance(search, dict) else search
+    settings = CheckSettings.checked(
+        protected=names_of(protected) or None, max_rate=max_rate, confidence=confidence, population=population,
+        changes=changes, most_samples=most_samples, search=budget, undecided=undecided, seed=seed, label=label,
+        inputs=inputs, output=output, device=device, chunk_rows=chunk_rows,
+    )  # fmt: skip
+    outcome = run_check(model, data, settings, name=name, failures=failures)
+    if not outcome.passed:
+        raise DiscriminationFound(outcome)
+    return outcome
+
+
+def run_check(
+    model: Any,
+    data: Any,
+    settings: CheckSettings,
+    *,
+    name: str | None = None,
+    failures: str | Path | None = FOLDER,
+    on_progress: OnDone = lambda what, done, total: None,
+) -> Outcome:
+    """Look at the population and say what was found, without raising."""
+    started = time.perf_counter()
+    dataset, _ = as_dataset(data, settings.label, settings.protected or [])
+    protected = settings.protected or dataset.schema.protected
+    device = choose_device(settings.device)
+    space = TableSpace(dataset.schema, protected, device)
+    classifier, model_name = classifier_of(
+        dataset, model, device, settings.output, settings.chunk_rows, settings.inputs
+    )
+    name = name or default_name(dataset, protected)
+    store = None if failures is None else Failures.of(failures, name, dataset.schema, protected)
+    with one_thread(device):
+        work = _Check(classifier, space, dataset, settings, store, on_progress)
+        work.run()
+        pairs = [] if work.passed else work.pairs()
+    stored_in = work.stored(pairs)
+    return Outcome(
+        name, dataset.name, model_name, protected, settings, work.verdict,
+        None if work.looked is None else work.looked.rate,
+        pairs, work.replayed,
+        None if work.searched is None else SearchedFor(*work.searched[:3]),
+        work.notes, stored_in,
+        time.perf_counter() - started, classifier.rows,
+    )  # fmt: skip
+
+
+def default_name(data: Dataset, protected: list[str]) -> str:
+    """The data and what is changed and, within pytest, the test that runs."""
+    test = os.environ.get(CURRENT_TEST, "").rpartition(" ")[0]
+    return " ".join(filter(None, [test, "-".join([data.name, *protected])]))
+
+
+class _Check:
+    """The steps of a check and what they found."""
+
+    def __init__(
+        self,
+        model: Classifier,
+        space: TableSpace,
+        data: Dataset,
+        settings: CheckSettings,
+        store: Failures | None,
+        on_done: OnDone,
+    ) -> None:
+        self._model, self._space, self._data, self._settings, self._on_done = model, space, data, settings, on_done
+        self._store, self._reducer = store, Reducer(model, space, data)
+        self.notes: list[str] = []
+        self.looked: Looked | None = None
+        self.searched: Searched | None = None
+        self._still: list[Example] = []
+        self.replayed = Replayed()
+        if store is not None:
+            stored = store.read()
+            self.notes += [] if stored.note is None else [stored.note]
+            self._still = look_again(model, space, stored.codes)
+            self.replayed = Replayed(len(stored.codes), len(self._still))
+
+    def run(self) -> None:
+        """Stored pairs first; then the population; where nothing is allowed, a search too."""
+        nothing_allowed = self._settings.max_rate == 0
+        if nothing_allowed and self._still:
+            return
+        look = look_at_people if self._settings.population == "people" else look_at_samples
+        self.looked = look(self._model, self._space, self._data, self._settings, self._on_done)
+        if nothing_allowed and self.looked.verdict == "held":
+            self._search()
+
+    def _search(self) -> list[Example]:
+        if self._settings.search is None:
+            return []
+        self.searched = search_for_pairs(
+            self._model, self._space, self._data, self._settings.search, self._settings.seed, self._on_done
+        )
+        return self.searched.pairs
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the steps say together."""
+        found = self.searched is not None and self.searched.findings > 0
+        if self.looked is None or (found and self._settings.max_rate == 0):
+            return "exceeded"
+        return self.looked.verdict
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check lets a build go on."""
+        return self.verdict == "held" or (self.verdict == "not shown" and self._settings.undecided == "pass")
+
+    def pairs(self) -> list[ShownPair]:
+        """The clearest pairs: people as they are; where there are none, findings reduced to near a person."""
+        people = [] if self.looked is None else self._people(self.looked)
+        if not people:
+            found = sorted(map(self._reducer.reduced, self._met()), key=self._reducer.distance)
+            people = list({known_by(example, self._space): example for example in reversed(found)}.values())[::-1]
+        return [shown(example, self._data, self._space.protected) for example in people[:SHOWN]]
+
+    def _met(self) -> list[Example]:
+        """Findings that are not people of the data."""
+        met = self._still + ([] if self.looked is None else self.looked.pairs)
+        return met or (self._search() if self.searched is None else self.searched.pairs)
+
+    def _people(self, looked: Looked) -> list[Example]:
+        """Rows of the data that are discriminatory as they are; they are looked through unless they just were."""
+        if self._settings.population != "people":
+            looked = look_at_people(self._model, self._space, self._data, self._settings, self._on_done)
+        return people_first(looked.pairs, self._data)
+
+    def stored(self, pairs: list[ShownPair]) -> str | None:
+        """Keep what to look at first next time: the pairs that are shown, and stored ones that still differ.
+
+        Where they are kept, if they are; a folder that cannot be written to must not hide what was found.
+        """
+        if self._store is None:
+            return None
+        examples = [pair.example for pair in pairs]
+        known = {known_by(example, self._space) for example in examples}
+        examples += [example for example in self._still if known_by(example, self._space) not in known]
+        try:
+            self._store.write(examples)
+        except (EvenhandError, OSError) as error:
+            self.notes.append(f"The pairs could not be kept. {error}")
+            return None
+        return str(self._store.path) if examples else None

@@ -1,0 +1,82 @@
+"""Pairs to show: the clearest of those that were met, no person or finding twice."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.data.dataset import Dataset
+from evenhand.report.statistics import Example
+from evenhand.search.check import Checked
+from evenhand.search.recorder import Findings
+from evenhand.search.space import TableSpace
+
+NOBODY = -1  # the seed row of a sample that did not start from a row
+
+
+class Clearest:
+    """Keeps the discriminatory samples whose scores differ most from their witness'."""
+
+    def __init__(self, space: TableSpace, most: int) -> None:
+        self._space, self._most = space, most
+        self.kept: list[Example] = []
+
+    def add(self, checked: Checked, rows: NDArray[np.int64] | None = None) -> None:
+        """Look through checked samples, which started from these rows of the data."""
+        numbers = checked.hit.nonzero().squeeze(1)
+        gap = (checked.score - checked.pair_score).abs()[numbers]
+        ordered = numbers[gap.argsort(descending=True, stable=True)]
+        _, first = np.unique(self._space.keys(checked.x[ordered]), return_index=True)  # rows of one kind count once
+        best = ordered[np.sort(first)[: self._most].tolist()]
+        seeds = np.full(len(checked), NOBODY) if rows is None else rows
+        self._keep(examples_of(checked.take(best), self._space, seeds[best.cpu().numpy()]))
+
+    def add_findings(self, findings: Findings) -> None:
+        """Look through findings of a search."""
+        gap = np.abs(findings.score.astype(np.float64) - findings.witness_score)
+        best = np.argsort(-gap, kind="stable")[: self._most]
+        self._keep(_of_finding(findings, int(place), self._space.protected) for place in best)
+
+    def _keep(self, examples: Iterable[Example]) -> None:
+        unique: dict[tuple[int, ...], Example] = {}
+        for example in sorted([*self.kept, *examples], key=lambda example: -example.gap):
+            unique.setdefault(known_by(example, self._space), example)
+        self.kept = list(unique.values())[: self._most]
+
+
+def known_by(example: Example, space: TableSpace) -> tuple[int, ...]:
+    """What a sample is known by: all but its protected values."""
+    return tuple(code for index, code in enumerate(example.sample) if index not in space.protected)
+
+
+def examples_of(checked: Checked, space: TableSpace, rows: NDArray[np.int64]) -> list[Example]:
+    """Checked samples with their pairs; `rows` (n,) of the data that they started from."""
+    samples, witnesses = (
+        x.round().int().tolist() for x in (checked.x, space.with_combination(checked.x, checked.pair))
+    )
+    columns = (checked.label, checked.pair_label, checked.score, checked.pair_score)
+    return [
+        Example(row, tuple(sample), tuple(witness), *values)
+        for row, sample, witness, *values in zip(
+            rows.tolist(), samples, witnesses, *(column.tolist() for column in columns), strict=True
+        )
+    ]
+
+
+def _of_finding(findings: Findings, place: int, protected: list[int]) -> Example:
+    witness = findings.sample[place].copy()
+    witness[protected] = findings.witness[place]
+    return Example(
+        int(findings.seed[place]),
+        tuple(findings.sample[place].tolist()),
+        tuple(witness.tolist()),
+        int(findings.label[place]),
+        int(findings.witness_label[place]),
+        float(findings.score[place]),
+        float(findings.witness_score[place]),
+    )
+
+
+def people_first(examples: list[Example], data: Dataset) -> list[Example]:
+    """Rows as they stand in the data, then rows that had to be moved into the domain; else the order is kept."""
+    return sorted(examples, key=lambda example: bool((data.codes[example.seed_row] != example.sample).any()))

@@ -1,0 +1,154 @@
+"""A check's outcome in sentences."""
+
+from dataclasses import asdict
+
+from evenhand.data.dataset import Dataset
+from evenhand.gate.decision import rounded_up
+from evenhand.gate.outcome import Outcome, ShownPair
+from evenhand.report.page import card
+from evenhand.report.statistics import Example
+from evenhand.report.text import counted, example_text, joined, percent
+
+SHORT = {"uniform": "whole domain", "neighbourhood": "neighbourhood"}
+
+
+def headline(outcome: Outcome) -> str:
+    """What was seen and what was allowed, in a sentence or two."""
+    if outcome.rate is None:
+        return f"{_replayed(outcome)}, and none is allowed."
+    if outcome.settings.max_rate == 0:
+        return _of_none(outcome)
+    low, high = (percent(bound, 2) for bound in outcome.rate.interval)
+    allowed = share(outcome.settings.max_rate)
+    bound, verdict = {
+        "held": (f"at most {high}", f"At most {allowed} is allowed."),
+        "exceeded": (f"at least {low}", f"That is more than the {allowed} that is allowed."),
+        "not shown": (
+            f"at least {low} and at most {high}, each",
+            f"So few samples do not show whether it is at most the {allowed} that is allowed.",
+        ),
+    }[outcome.verdict]
+    return f"{_seen(outcome)} ({_hits(outcome)}; {bound} at {confidence(outcome)}). {verdict}{_advice(outcome)}"
+
+
+def share(value: float) -> str:
+    """A share as a person would write it."""
+    return f"{100 * value:.6g}%"
+
+
+def confidence(outcome: Outcome) -> str:
+    """How sure a bound is."""
+    return f"{share(outcome.settings.confidence)} confidence"
+
+
+def _seen(outcome: Outcome) -> str:
+    assert outcome.rate is not None
+    return f"{percent(outcome.rate.share, 2)} of {_whom(outcome)} {_treated(outcome)}"
+
+
+def _whom(outcome: Outcome) -> str:
+    """The rows, or so many samples of a population that `details` names."""
+    assert outcome.rate is not None
+    if outcome.settings.population == "people":
+        return outcome.rate.population
+    return f"{outcome.rate.samples:,} samples of the {SHORT[outcome.settings.population]} of {outcome.data}"
+
+
+def _treated(outcome: Outcome, one: bool = False) -> str:
+    several = len(outcome.protected) > 1
+    names = joined(outcome.protected)
+    return f"get{'s' if one else ''} another label when only {names} change{'' if several else 's'}"
+
+
+def _hits(outcome: Outcome) -> str:
+    assert outcome.rate is not None
+    return f"{outcome.rate.discriminatory:,} of {outcome.rate.samples:,}"
+
+
+def _replayed(outcome: Outcome) -> str:
+    stored, still = outcome.replayed
+    return f"{still:,} of {counted(stored, 'stored pair')}, replayed first, still {_treated(outcome, one=still == 1)}"
+
+
+def _of_none(outcome: Outcome) -> str:
+    """Where no rate above zero is allowed."""
+    assert outcome.rate is not None
+    rate, searched = outcome.rate, outcome.searched
+    if rate.discriminatory:
+        return f"{_seen(outcome)} ({_hits(outcome)}), and none is allowed."
+    none = f"None of {_whom(outcome)} {_treated(outcome, one=True)}"
+    if searched is not None and searched.findings:
+        return (
+            f"{none}, but a search ({searched.method}) found {counted(searched.findings, 'discriminatory sample')} "
+            f"among {searched.generated:,}, and none is allowed."
+        )
+    nor = f", nor any of {searched.generated:,} samples of a search ({searched.method})" if searched else ""
+    return (
+        f"{none}{nor}. That the rate is zero cannot be shown by samples: it is at most {percent(rate.interval[1], 3)} "
+        f"at {confidence(outcome)}."
+    )
+
+
+def _advice(outcome: Outcome) -> str:
+    """What to do where so few samples do not decide."""
+    if outcome.verdict != "not shown":
+        return ""
+    needed = outcome.samples_needed
+    if needed is None:
+        return " The rate is so near to it that more samples are no remedy; allow a little more or less."
+    about = f" At this rate it takes about {rounded_up(needed):,} samples"
+    if outcome.settings.population == "people":
+        return (
+            f'{about}, which the data does not have: give more rows, choose population = "neighbourhood", allow a '
+            "larger max_rate, or ask for less confidence."
+        )
+    return f"{about}: raise most_samples, which is {outcome.settings.most_samples:,}."
+
+
+def message(outcome: Outcome) -> str:
+    """The outcome with its pairs, for a terminal or a log."""
+    lines = [f"{outcome.verdict.upper()}: {headline(outcome)}", *details(outcome)]
+    for number, pair in enumerate(outcome.pairs, 1):
+        first, *rest = pair.lines
+        lines += ["", f"pair {number}  {first}", *(f"        {line}" for line in rest)]
+    return "\n".join(lines)
+
+
+def details(outcome: Outcome) -> list[str]:
+    """Remarks below the headline."""
+    lines = []
+    if outcome.rate is not None and outcome.settings.population != "people":
+        lines.append(f"Population: {outcome.rate.population}.")
+    lines += outcome.notes
+    if outcome.replayed.stored and outcome.rate is not None:
+        stored, still = outcome.replayed
+        lines.append(f"{still:,} of {counted(stored, 'stored pair')} still {'differs' if still == 1 else 'differ'}.")
+    if outcome.stored_in is not None and not outcome.passed:
+        lines.append(f"The pairs are kept in {outcome.stored_in} and looked at first next time.")
+    return lines
+
+
+def shown(example: Example, data: Dataset, protected: list[int]) -> ShownPair:
+    """A reduced pair in words."""
+    shared, *sides = example_text(asdict(card(example, data, protected)))
+    return ShownPair(example, shared, sides, origin(example, data))
+
+
+def origin(example: Example, data: Dataset) -> str:
+    """The real person, and the smallest change from them that still discriminates."""
+    attributes, row = data.schema.attributes, data.clipped[example.seed_row]
+    name = f"row {example.seed_row + 1:,}"
+    changes = [
+        f"{attribute.title} {attribute.text(int(before))} → {attribute.text(after)}"
+        for attribute, before, after in zip(attributes, row, example.sample, strict=True)
+        if before != after
+    ]
+    outside = [
+        attribute.title
+        for attribute, raw, inside in zip(attributes, data.codes[example.seed_row], row, strict=True)
+        if raw != inside
+    ]
+    moved = f", with {joined(outside)} moved into the domain" if outside else ""
+    if not changes:
+        return f"A real person of the data, {name}{moved or ', as they are'}."
+    return f"A real person of the data, {name}{moved}, with {counted(len(changes), 'change')}: {'; '.join(changes)}."

@@ -1,0 +1,204 @@
+"""XGBoost and LightGBM: their own files, Booster objects, and what their wrappers for scikit-learn read."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import Adapter, FrameAdapter
+from evenhand.models.adapters.booster_trees import check_lightgbm, check_xgboost
+from evenhand.models.adapters.features import Inputs
+from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width, is_numeric
+from evenhand.models.adapters.threads import in_one_thread
+from evenhand.models.classifier import OutputForm, first_line
+
+WITH_MARGINS = ("binary:", "multi:", "reg:logistic")  # objectives of XGBoost whose raw scores are logits
+PROBABILITIES = ("binary", "multiclass", "cross_entropy", "xentropy")  # objectives of LightGBM
+Reader = Callable[[NDArray[np.int32]], Any]
+
+
+@dataclass(frozen=True)
+class Booster:
+    """What a booster says about the rows that it reads."""
+
+    whose: str
+    width: int
+    names: Sequence[str] | None  # None where it was trained on a matrix
+    categories: dict[str, Sequence[Any] | None]  # columns that are categories, with those it was trained on
+    unseen_are_missing: bool
+
+
+def open_lightgbm(data: Dataset, path: Path, inputs: Inputs) -> Adapter:
+    """A model that LightGBM saved as text (.txt)."""
+    content = _read(path)
+    if not re.match(rb"tree\r?\n", content):
+        raise EvenhandError(f"{path} is not a text model of LightGBM. Save it with booster.save_model('model.txt').")
+    lightgbm = _framework("lightgbm")
+    text = content.decode("utf-8", errors="replace")
+    check_lightgbm(text, path)
+    with _broken_file(path, "LightGBM"):
+        adapter = wrap_booster(data, lightgbm.Booster(model_str=text), inputs)
+    adapter.about = path.name
+    return adapter
+
+
+def open_xgboost(data: Dataset, path: Path, inputs: Inputs) -> Adapter:
+    """A model that XGBoost saved as .ubj or .json."""
+    if not _read(path).startswith(b"{"):
+        raise EvenhandError(f"{path} is not a model of XGBoost. Save it with booster.save_model('model.ubj').")
+    xgboost = _framework("xgboost")
+    with _broken_file(path, "XGBoost"):
+        model = xgboost.Booster(model_file=str(path))
+        check_xgboost(bytes(model.save_raw("json")), path)
+        adapter = wrap_booster(data, model, inputs)
+    adapter.about = path.name
+    return adapter
+
+
+@contextmanager
+def _broken_file(path: Path, reader: str) -> Iterator[None]:
+    """Whatever a broken file does to its reader, in one line."""
+    try:
+        yield
+    except EvenhandError:
+        raise
+    except Exception as error:
+        raise EvenhandError(f"{reader} cannot read {path}: {first_line(error)}.") from error
+
+
+def wrap_booster(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
+    """A Booster of LightGBM or XGBoost as a module that reads codes.
+
+    One with names reads the raw columns, or attributes, of these names; its categories are those that it was trained
+    on, and a missing value is NaN. One without names reads a column for each attribute, as an estimator does. Its
+    classes 0, 1, … are the schema's in their order: a booster does not know their names.
+    """
+    of_lightgbm = type(model).__module__.startswith("lightgbm")
+    ask, output = _lightgbm_question(model) if of_lightgbm else _xgboost_question(model)
+    adapter = FrameAdapter(
+        data.schema,
+        in_one_thread(ask),
+        about=f"{'LightGBM' if of_lightgbm else 'XGBoost'} model",
+        no_gradients="boosted trees have none",
+        read=reader_of(data, model, inputs),
+    )
+    adapter.output = output
+    return adapter
+
+
+def reader_of(data: Dataset, model: Any, inputs: Inputs) -> Reader:
+    """What turns codes into the rows that a booster, or an estimator around one, was trained on."""
+    of_lightgbm = type(model).__module__.startswith("lightgbm")
+    if hasattr(model, "get_booster"):
+        model = model.get_booster()
+    booster = _about_lightgbm(getattr(model, "booster_", model), data) if of_lightgbm else _about_xgboost(model)
+    if inputs is not None:
+        return Matrix(data, inputs, booster.names, booster.whose)
+    if booster.names is None:
+        check_width(data, booster.width, booster.whose)
+        return RawMatrix(data)
+    _check_text(data, booster)
+    columns = Columns(data, booster.names, booster.whose, booster.categories)
+    for name, values in columns.unknown(all_of_them=booster.unseen_are_missing).items():
+        raise EvenhandError(
+            f"{booster.whose} was trained on the categories {_shown(booster.categories[name] or [])} of '{name}', but "
+            f"the schema has {_shown(values)}. Correct the attribute's categories or its type."
+        )
+    return columns
+
+
+def _about_lightgbm(model: Any, data: Dataset) -> Booster:
+    names: list[str] = model.feature_name()
+    if all(re.fullmatch(r"Column_\d+", name) for name in names):
+        return Booster("The LightGBM model", len(names), None, {}, True)
+    names = _with_blanks(names, data)
+    places = re.search(r"^\[categorical_feature: ([\d,]+)\]", model.model_to_string(num_iteration=1), re.MULTILINE)
+    as_categories = [names[int(place)] for place in places[1].split(",")] if places else []
+    known = model.pandas_categorical or []
+    # Without pandas' categories the columns were numbers that LightGBM was told to take as categories.
+    categories = dict(zip(as_categories, known, strict=True)) if len(known) == len(as_categories) else {}
+    return Booster("The LightGBM model", len(names), names, categories, True)
+
+
+def _with_blanks(names: list[str], data: Dataset) -> list[str]:
+    """The schema's own spelling of names in which LightGBM wrote blanks as underscores."""
+    spelled = [attribute.column for attribute in data.schema.attributes] + data.schema.names
+    own = {re.sub(r"\s", "_", name): name for name in spelled}
+    return [name if name in spelled else own.get(name, name) for name in names]
+
+
+def _about_xgboost(model: Any) -> Booster:
+    names, types = model.feature_names, model.feature_types
+    categories: dict[str, Sequence[Any] | None] = {}
+    if names is not None and types is not None and "c" in types:
+        known = dict(model.get_categories(export_to_arrow=True).to_arrow())
+        for name in (name for name, kind in zip(names, types, strict=True) if kind == "c"):
+            values = known.get(name)
+            categories[name] = None if values is None else values.to_pylist()
+    return Booster("The XGBoost model", model.num_features(), names, categories, False)
+
+
+def _check_text(data: Dataset, booster: Booster) -> None:
+    """A booster cannot read text; a column that it does not take as categories must hold numbers."""
+    names = booster.names or []
+    for name, place in zip(names, attributes_named(data.schema, names, booster.whose), strict=True):
+        attribute = data.schema.attributes[place]
+        if name not in booster.categories and not is_numeric(attribute):
+            raise EvenhandError(
+                f"{booster.whose} reads numbers in '{name}', which is text in the schema. If they are the schema's "
+                "codes, use inputs = codes; else give the attribute a type, or wrap the model in a function."
+            )
+
+
+def _lightgbm_question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
+    header = model.model_to_string(num_iteration=1).partition("\nTree=")[0]
+    objective = re.search(r"^objective=(\w+)", header, re.MULTILINE)
+    if objective is None:  # of the user's own, so the scores are raw
+        return lambda rows: _two_columns(model.predict(rows), 0), "logits"
+    if objective[1] in PROBABILITIES:
+        return lambda rows: _two_columns(model.predict(rows), 1), "probabilities"
+    return model.predict, "auto"
+
+
+def _xgboost_question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
+    xgboost = _framework("xgboost")
+    objective = json.loads(model.save_config())["learner"]["objective"]["name"]
+    raw = objective.startswith(WITH_MARGINS)  # multi:softmax would answer with labels otherwise
+
+    def ask(rows: Any) -> Any:
+        answer = model.predict(xgboost.DMatrix(rows, enable_categorical=True), output_margin=raw)
+        return _two_columns(answer, 0) if raw else answer
+
+    return ask, "logits" if raw else "auto"
+
+
+def _two_columns(scores: NDArray[Any], total: int) -> NDArray[Any]:
+    """(n, 2) scores of both classes where there is one for the second: probabilities (total 1) or logits (total 0)."""
+    return np.column_stack([total * (1 - scores), scores]) if scores.ndim == 1 else scores
+
+
+def _framework(name: str) -> Any:
+    try:
+        return __import__(name)
+    except ImportError as error:
+        how = {"lightgbm": 'pip install "evenhand[boosting]"', "xgboost": "pip install xgboost"}[name]
+        raise EvenhandError(f"This model needs {name}: {how}.") from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise EvenhandError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _shown(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values[:8])) + (", …" if len(values) > 8 else "")

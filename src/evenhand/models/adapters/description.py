@@ -1,0 +1,96 @@
+"""A description of a model (TOML): which file or address it is, how it reads people, what it returns."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from torch import nn
+
+from evenhand.data.attribute import as_text
+from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import Adapter, class_order
+from evenhand.models.adapters.feature_entries import WAYS, FeatureEntry, Inputs
+from evenhand.models.adapters.ordered import in_order
+from evenhand.models.classifier import OutputForm
+from evenhand.models.loading import OPENERS, load_module
+
+
+class Description(BaseModel):
+    """A model file beside the description.
+
+    `inputs` is one of the usual ways to read people; [[feature]] entries instead say it column by column. `classes` is
+    the order of the model's scores, where it is not that of label.values in the schema.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: Annotated[str, Field(min_length=1)]
+    inputs: str | None = None
+    features: Annotated[list[FeatureEntry], Field(alias="feature")] = []
+    output: OutputForm = "auto"
+    classes: Annotated[list[str], BeforeValidator(as_text)] = []
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Description":
+        if self.inputs is not None and self.features:
+            raise ValueError("inputs and [[feature]] both say how the model reads people; keep one of them")
+        if self.inputs is not None and self.inputs not in WAYS:
+            raise ValueError(f"inputs is '{self.inputs}'; use {', '.join(WAYS)}, or [[feature]] entries")
+        suffix = Path(self.file).suffix
+        if suffix not in OPENERS or suffix == ".toml":
+            known = ", ".join(name for name in OPENERS if name != ".toml")
+            raise ValueError(f"file is '{self.file}', which is no model file; use one of {known}")
+        return self
+
+
+def open_described(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
+    """The model that a description names: a file beside it, or an address."""
+    content = _content(path)
+    if "url" in content:
+        if "file" in content or inputs is not None:
+            raise EvenhandError(f"The description {path} names an address (url), which takes neither file nor inputs.")
+        from evenhand.models.adapters.http_endpoint import open_described_endpoint
+
+        return open_described_endpoint(data, content, f"The description {path}")
+    described = _validated(content, path)
+    if inputs is not None and (described.inputs or described.features):
+        raise EvenhandError(f"The description {path} says how the model reads people; leave out inputs = '{inputs}'.")
+    way: Any = described.features or described.inputs or inputs
+    adapter, _ = load_module(data, path.parent / described.file, way)
+    if not isinstance(adapter, Adapter):
+        raise EvenhandError(f"The description {path} names {described.file}, which needs none: name the file itself.")
+    adapter.output = described.output if described.output != "auto" else adapter.output
+    return in_order(adapter, class_order(described.classes, data.schema.label) if described.classes else None)
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise EvenhandError(f"Cannot read the description {path}: {error.strerror}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise EvenhandError(f"The description {path} is not valid TOML: {error}.") from error
+
+
+def _validated(content: dict[str, Any], path: Path) -> Description:
+    if "attribute" in content and "label" in content:
+        raise EvenhandError(f"{path} is a schema and not the description of a model. Name it as the data set.")
+    try:
+        return Description.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        message = first["msg"].removeprefix("Value error, ")
+        raise EvenhandError(
+            f"The description {path} is wrong at {_place(content, first['loc'])}: {message}."
+        ) from error
+
+
+def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
+    """A location in words: feature 3 ('age'), scale."""
+    if len(location) < 2 or location[0] != "feature" or not isinstance(location[1], int):
+        return ", ".join(map(str, location)) or "the top level"
+    entry = content["feature"][location[1]]
+    name = entry.get("attribute") if isinstance(entry, dict) else None
+    return ", ".join([f"feature {location[1] + 1}" + (f" ('{name}')" if name else ""), *map(str, location[2:])])

@@ -1,0 +1,210 @@
+"""How a network reads each attribute: as its code, a value, one column per code, scaled, or by a table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from evenhand.data.attribute import Attribute, Finite
+from evenhand.data.dataset import Dataset
+from evenhand.data.decoding import numbers_of
+from evenhand.errors import EvenhandError, unknown_name
+
+Reading = Literal["code", "value", "onehot", "standard", "minmax", "table"]
+WAYS = ("codes", "values", "onehot", "standard")
+LARGEST_ONEHOT = 100_000  # columns of one attribute
+SETTINGS = {"standard": ("mean", "scale"), "minmax": ("low", "high"), "onehot": ("drop_first",), "table": ("table",)}
+
+
+class FeatureEntry(BaseModel):
+    """How one attribute becomes one or more columns of a network's input.
+
+    `standard` is (value − mean) / scale and `minmax` (value − low) / (high − low); what is left out is taken from the
+    training rows. `table` gives a number, or a list of them, for each code of the domain.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    attribute: str
+    as_: Annotated[Reading, Field(alias="as")]
+    mean: Finite | None = None
+    scale: Annotated[Finite, Field(gt=0)] | None = None
+    low: Finite | None = None
+    high: Finite | None = None
+    drop_first: bool = False
+    table: list[Finite | list[Finite]] = []
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "FeatureEntry":
+        for reading, settings in SETTINGS.items():
+            idle = [name for name in settings if name in self.model_fields_set]
+            if idle and self.as_ != reading:
+                raise ValueError(f"{idle[0]} is for as = '{reading}', but '{self.attribute}' has as = '{self.as_}'")
+        if self.as_ == "table" and not self.table:
+            raise ValueError(f"as = 'table' of '{self.attribute}' needs a table: one entry for each code of its domain")
+        if len({len(entry) if isinstance(entry, list) else 0 for entry in self.table}) > 1 or [] in self.table:
+            raise ValueError(f"the entries of the table of '{self.attribute}' must all have the same length")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError(f"low must be below high for '{self.attribute}'")
+        return self
+
+
+Inputs = str | list[FeatureEntry] | None
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A column that is slope × code + offset; codes beyond the domain count as its ends."""
+
+    attribute: int
+    slope: float
+    offset: float
+    low: float = -np.inf
+    high: float = np.inf
+    width: int = 1
+
+    def scaled(self, shift: float, scale: float) -> "Affine":
+        """The same minus shift, over scale."""
+        return Affine(self.attribute, self.slope / scale, (self.offset - shift) / scale, self.low, self.high)
+
+    def values(self, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """(n,) the column for codes of its attribute."""
+        return np.asarray(np.clip(codes, self.low, self.high) * self.slope + self.offset, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns that are looked up: row i of `entries` (codes, width) is for the code first + i."""
+
+    attribute: int
+    first: int
+    entries: NDArray[np.float64]
+
+    @property
+    def width(self) -> int:
+        """How many columns it fills."""
+        return int(self.entries.shape[1])
+
+    def scaled(self, shift: float, scale: float) -> "Table":
+        """The same minus shift, over scale."""
+        return Table(self.attribute, self.first, (self.entries - shift) / scale)
+
+    def values(self, codes: NDArray[Any]) -> NDArray[np.float64]:
+        """(n,) the first column for codes of its attribute."""
+        values: NDArray[np.float64] = self.entries[np.clip(codes - self.first, 0, len(self.entries) - 1), 0]
+        return values
+
+
+@dataclass(frozen=True)
+class OneHot:
+    """One column for each of `codes` codes from `first` on, or for all but the first; outside the domain: its ends."""
+
+    attribute: int
+    first: int
+    codes: int
+    dropped: bool
+    low: int
+    high: int
+
+    @property
+    def width(self) -> int:
+        """How many columns it fills."""
+        return self.codes - self.dropped
+
+
+Columns = Affine | Table | OneHot
+
+
+def entries_of(data: Dataset, inputs: Inputs) -> list[FeatureEntry]:
+    """What a way of reading means for each attribute of the schema."""
+    if isinstance(inputs, list):
+        return inputs
+    way = inputs or "codes"
+    if way not in WAYS:
+        raise unknown_name("way to read people called", way, WAYS)
+    number: Reading = {"codes": "code", "standard": "standard"}.get(way, "value")  # type: ignore[assignment]
+    other: Reading = "onehot" if way in ("onehot", "standard") else "code"
+    attributes = data.schema.attributes
+    return [FeatureEntry(attribute=a.name, as_=number if a.kind == "number" else other) for a in attributes]
+
+
+def columns_of(data: Dataset, entries: Sequence[FeatureEntry]) -> list[Columns]:
+    """The columns of a network's input, in order."""
+    if not entries:
+        raise EvenhandError("The network is given no feature. Name at least one attribute.")
+    return [_columns(data, entry, data.schema.index(entry.attribute)) for entry in entries]
+
+
+def _columns(data: Dataset, entry: FeatureEntry, index: int) -> Columns:
+    attribute = data.schema.attributes[index]
+    match entry.as_:
+        case "code":
+            return Affine(index, 1.0, 0.0)
+        case "onehot":
+            return _one_hot(attribute, index, entry.drop_first)
+        case "table":
+            return _table(attribute, index, entry)
+    value = _value(attribute, index)
+    if entry.as_ == "value":
+        return value
+    shift, scale = _scaling(data, entry, value)
+    return value.scaled(shift, scale)
+
+
+def _value(attribute: Attribute, index: int) -> Affine | Table:
+    """A number's value, directly where it is a multiple of the code; a category's code."""
+    low, high = attribute.domain
+    if attribute.kind != "number":
+        return Affine(index, 1.0, 0.0, low, high)
+    if attribute.edges:
+        codes = np.arange(low, min(high, len(attribute.edges)) + 1)
+        return Table(index, low, numbers_of(attribute, codes)[:, None])
+    offset = float(numbers_of(attribute, np.zeros(1))[0])
+    return Affine(index, attribute.width if attribute.step is None else attribute.step, offset, low, high)
+
+
+def _one_hot(attribute: Attribute, index: int, dropped: bool) -> OneHot:
+    """One column for each category, also those outside the domain: a network was trained on all of them."""
+    low, high = attribute.domain
+    first = 0 if attribute.categories or attribute.edges else low
+    last = max(high, len(attribute.categories) - 1, len(attribute.edges) if attribute.edges else high)
+    codes = last - first + 1
+    if codes > LARGEST_ONEHOT:
+        raise EvenhandError(
+            f"'{attribute.name}' has {codes:,} values, too many for one column each. Let the network read its value."
+        )
+    if codes == 1 and dropped:
+        raise EvenhandError(f"'{attribute.name}' has a single value, so drop_first leaves no column of it.")
+    return OneHot(index, first, codes, dropped, low, high)
+
+
+def _table(attribute: Attribute, index: int, entry: FeatureEntry) -> Table:
+    if len(entry.table) != attribute.size:
+        low, high = attribute.domain
+        raise EvenhandError(
+            f"The table of '{attribute.name}' has {len(entry.table):,} entries, but its domain has {attribute.size:,} "
+            f"codes, {low} to {high}. Give one entry for each, in this order."
+        )
+    entries = np.array(entry.table, dtype=np.float64).reshape(attribute.size, -1)
+    return Table(index, attribute.domain[0], entries)
+
+
+def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> tuple[float, float]:
+    """What is taken away and what is divided by: as given, else from the training rows; never by zero."""
+    values = value.values(data.clipped[data.train, value.attribute])
+    if entry.as_ == "standard":
+        mean = float(values.mean()) if entry.mean is None else entry.mean
+        scale = float(values.std()) if entry.scale is None else entry.scale
+        return mean, scale or 1.0
+    low = float(values.min()) if entry.low is None else entry.low
+    high = float(values.max()) if entry.high is None else entry.high
+    return low, (high - low) or 1.0
+
+
+def described(entries: Sequence[FeatureEntry], columns: Sequence[Columns]) -> str:
+    """Features in words, with how many columns each has: age (value), job (onehot, 5)."""
+    pairs = zip(entries, columns, strict=True)
+    return ", ".join(f"{e.attribute} ({e.as_}{f', {c.width} columns' if c.width > 1 else ''})" for e, c in pairs)

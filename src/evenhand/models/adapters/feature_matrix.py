@@ -1,0 +1,256 @@
+"""A network's own input pipeline as a module: codes to a matrix of features, differentiable by the codes.
+
+At whole codes the matrix is exact. Between two codes it is interpolated, so the gradient at a code is the mean of the
+slopes to both sides; at an end of the domain it is the slope to the one side there is.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from evenhand.data.dataset import Dataset
+from evenhand.models.adapters.feature_entries import (
+    Affine,
+    Columns,
+    Inputs,
+    OneHot,
+    Table,
+    columns_of,
+    described,
+    entries_of,
+)
+
+MOST_RUNS = 16  # slices that are written one by one
+
+
+class Features(nn.Module):
+    """(n, d) codes to (n, k) features, in the order of the entries."""
+
+    def __init__(self, data: Dataset, inputs: Inputs, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        entries = entries_of(data, inputs)
+        columns = columns_of(data, entries)
+        starts = np.cumsum([0, *(column.width for column in columns)])
+        self.words = described(entries, columns)
+        self.width = int(starts[-1])
+        self.dtype = dtype
+        names = [entry.attribute for entry in entries if entry.as_ == "code"]
+        self.as_they_are = names == data.schema.names == [entry.attribute for entry in entries]
+        placed = list(zip(columns, starts[:-1].tolist(), strict=True))
+        self.affine = _AffinePart(placed)
+        self.one_hot = _OneHotPart(placed)
+        self.tables = _TablePart(placed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, d) codes to (n, k) features."""
+        if self.as_they_are:
+            return x.to(self.dtype)
+        features: Tensor = _Featured.apply(x, self)  # type: ignore[no-untyped-call]
+        return features
+
+
+class _Featured(torch.autograd.Function):
+    """One pass over all features, and its derivative by the codes."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, features: Features) -> Tensor:
+        ctx.features = features
+        ctx.save_for_backward(x)
+        whole = float(x.frac().abs().sum()) == 0
+        out = torch.zeros(len(x), features.width, dtype=features.dtype, device=x.device)
+        for part in (features.affine, features.one_hot, features.tables):
+            if part.columns:
+                part.fill(out, x, whole)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        slopes = torch.zeros_like(x)
+        for part in (ctx.features.affine, ctx.features.one_hot, ctx.features.tables):
+            if part.columns:
+                part.add_slopes(slopes, x, gradients[0])
+        return slopes, None
+
+
+class _Part(nn.Module):
+    """The features of one kind."""
+
+    attributes: Tensor  # (columns,) which attribute each reads
+    places: Tensor  # (columns,) where each stands in the matrix
+    columns: int
+
+    def _keep(self, **arrays: NDArray[Any]) -> None:
+        for name, values in arrays.items():
+            self.register_buffer(name, torch.from_numpy(values))
+        self._runs = _runs(arrays.get("places", np.zeros(0)).tolist())
+
+    def _codes(self, x: Tensor) -> Tensor:
+        """(n, columns) the code that each column reads."""
+        return x.index_select(1, self.attributes)
+
+    def _write(self, out: Tensor, values: Tensor) -> None:
+        """Values to their columns; slices are several times faster where many stand side by side."""
+        if len(self._runs) > MOST_RUNS:
+            out.index_copy_(1, self.places, values.to(out.dtype))
+            return
+        for source, target in self._runs:
+            out[:, target] = values[:, source]
+
+
+def _runs(places: list[int]) -> list[tuple[slice, slice]]:
+    """Places that rise, as slices of neighbours: of the values and of the matrix."""
+    ends = [i for i in range(1, len(places) + 1) if i == len(places) or places[i] != places[i - 1] + 1]
+    starts = [0, *ends][: len(ends)]
+    return [(slice(i, j), slice(places[i], places[j - 1] + 1)) for i, j in zip(starts, ends, strict=True)]
+
+
+class _AffinePart(_Part):
+    """Columns that are a multiple of the code: no table, however large the domain is."""
+
+    slope: Tensor
+    offset: Tensor
+    low: Tensor
+    high: Tensor
+
+    def __init__(self, placed: list[tuple[Columns, int]]) -> None:
+        super().__init__()
+        own = [(column, start) for column, start in placed if isinstance(column, Affine)]
+        self.columns = len(own)
+        self._keep(
+            attributes=np.array([column.attribute for column, _ in own], dtype=np.int64),
+            places=np.array([start for _, start in own], dtype=np.int64),
+            slope=np.array([column.slope for column, _ in own], dtype=np.float64),
+            offset=np.array([column.offset for column, _ in own], dtype=np.float64),
+            low=np.array([column.low for column, _ in own], dtype=np.float64),
+            high=np.array([column.high for column, _ in own], dtype=np.float64),
+        )
+
+    def fill(self, out: Tensor, x: Tensor, whole: bool) -> None:  # noqa: ARG002 - the same between codes
+        codes = self._codes(x).double().clamp_(self.low, self.high)  # in float64: then rounded only once
+        self._write(out, torch.addcmul(self.offset, codes, self.slope))
+
+    def add_slopes(self, slopes: Tensor, x: Tensor, gradient: Tensor) -> None:
+        by_column = gradient.index_select(1, self.places) * self.slope.to(gradient.dtype)
+        slopes.index_add_(1, self.attributes, by_column.to(x.dtype))
+
+
+class _LookedUp(_Part):
+    """Features of the code's position in a list of codes; positions between two whole ones are interpolated."""
+
+    first: Tensor  # (columns,) the code at position 0
+    low: Tensor  # (columns,) the smallest and the largest code that is looked up
+    high: Tensor
+
+    def _positions(self, x: Tensor) -> Tensor:
+        """(n, columns) positions in the lists."""
+        return self._codes(x).clamp_(self.low, self.high).sub_(self.first)
+
+
+class _OneHotPart(_LookedUp):
+    """One column for each code: 1 is written where the code stands, so the cost does not grow with the columns."""
+
+    start: Tensor  # (columns,) where the column of position 0 stands, or would stand if it is dropped
+    dropped: Tensor
+
+    def __init__(self, placed: list[tuple[Columns, int]]) -> None:
+        super().__init__()
+        own = [(column, start) for column, start in placed if isinstance(column, OneHot)]
+        self.columns = len(own)
+        self.any_dropped = any(column.dropped for column, _ in own)
+        self._keep(
+            attributes=np.array([column.attribute for column, _ in own], dtype=np.int64),
+            first=np.array([column.first for column, _ in own], dtype=np.float32),
+            low=np.array([column.low for column, _ in own], dtype=np.float32),
+            high=np.array([column.high for column, _ in own], dtype=np.float32),
+            start=np.array([start - column.dropped for column, start in own], dtype=np.int64),
+            dropped=np.array([int(column.dropped) for column, _ in own], dtype=np.int64),
+        )
+
+    def fill(self, out: Tensor, x: Tensor, whole: bool) -> None:
+        positions = self._positions(x)
+        if whole:
+            self._mark(out, positions, None)
+            return
+        below = positions.floor()
+        share = (positions - below).to(out.dtype)
+        self._mark(out, below, 1 - share)
+        self._mark(out, torch.minimum(below + 1, self.high - self.first), share)
+
+    def _mark(self, out: Tensor, positions: Tensor, weight: Tensor | None) -> None:
+        places, kept = self._places(positions)
+        if weight is None and not self.any_dropped:
+            places += torch.arange(0, out.numel(), out.shape[1], device=out.device)[:, None]
+            out.view(-1).index_fill_(0, places.view(-1), 1.0)  # twice as fast as a scatter along the rows
+        else:
+            out.scatter_add_(1, places, kept.to(out.dtype) if weight is None else weight * kept)
+
+    def _places(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Where positions stand among the columns, and whether they have one: the first may be dropped."""
+        positions = positions.long()
+        if not self.any_dropped:
+            return positions + self.start, torch.ones((), dtype=torch.bool, device=positions.device)
+        return torch.maximum(positions, self.dropped) + self.start, positions >= self.dropped
+
+    def add_slopes(self, slopes: Tensor, x: Tensor, gradient: Tensor) -> None:
+        positions = self._positions(x)
+        below, above = _neighbours(positions, self.low - self.first, self.high - self.first)
+        rise = self._gradient_at(gradient, above) - self._gradient_at(gradient, below)
+        run = (above - below).clamp_min(1)  # 2 codes apart in the middle of the domain, 1 at its ends
+        slopes.index_add_(1, self.attributes, (rise / run.to(rise.dtype)).to(x.dtype))
+
+    def _gradient_at(self, gradient: Tensor, positions: Tensor) -> Tensor:
+        places, kept = self._places(positions)
+        return gradient.gather(1, places) * kept
+
+
+class _TablePart(_LookedUp):
+    """Columns that are looked up in one concatenated table."""
+
+    start: Tensor  # (columns,) where its own values begin in the table
+    entries: Tensor
+
+    def __init__(self, placed: list[tuple[Columns, int]]) -> None:
+        super().__init__()
+        own = [
+            (table, start + i, table.entries[:, i])
+            for table, start in placed
+            if isinstance(table, Table)
+            for i in range(table.width)
+        ]
+        self.columns = len(own)
+        lengths = [len(values) for _, _, values in own]
+        self._keep(
+            attributes=np.array([table.attribute for table, _, _ in own], dtype=np.int64),
+            places=np.array([place for _, place, _ in own], dtype=np.int64),
+            first=np.array([table.first for table, _, _ in own], dtype=np.float32),
+            low=np.array([table.first for table, _, _ in own], dtype=np.float32),
+            high=np.array([table.first + len(values) - 1 for table, _, values in own], dtype=np.float32),
+            start=np.cumsum([0, *lengths])[:-1].astype(np.int64),
+            entries=np.concatenate([np.zeros(0), *(values for _, _, values in own)]),
+        )
+
+    def fill(self, out: Tensor, x: Tensor, whole: bool) -> None:
+        positions = self._positions(x)
+        below = positions.floor()
+        values = self._at(below)
+        if not whole:
+            above = torch.minimum(below + 1, self.high - self.first)
+            values = values + (positions - below) * (self._at(above) - values)
+        self._write(out, values)
+
+    def _at(self, positions: Tensor) -> Tensor:
+        return self.entries[positions.long() + self.start]
+
+    def add_slopes(self, slopes: Tensor, x: Tensor, gradient: Tensor) -> None:
+        below, above = _neighbours(self._positions(x), torch.zeros_like(self.low), self.high - self.first)
+        slope = (self._at(above) - self._at(below)) / (above - below).clamp_min(1)
+        slopes.index_add_(1, self.attributes, (gradient.index_select(1, self.places) * slope).to(x.dtype))
+
+
+def _neighbours(positions: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """The nearest codes below and above a position, inside the domain."""
+    return torch.maximum((positions - 1).ceil(), low), torch.minimum((positions + 1).floor(), high)

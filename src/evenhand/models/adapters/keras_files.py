@@ -1,0 +1,122 @@
+"""Reading a .keras file's own description before Keras does: layers of Keras alone, no Python, no other files."""
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import EvenhandError
+from evenhand.models.adapters.archives import LARGEST_CONTENT, open_archive
+
+FILES = re.compile(r"config\.json|metadata\.json|model(_\d+)?\.weights\.(h5|json)")
+MODULES = re.compile(
+    r"keras(\.(layers|models|initializers|regularizers|constraints|activations|dtype_policies|src\.[\w.]+))?"
+)
+PLAIN = ("__keras_tensor__", "__tensor__", "__numpy__", "__ellipsis__", "__slice__", "__bytes__")
+CODE = {
+    "Lambda": "Python code",
+    "__lambda__": "Python code",
+    "function": "a Python function",
+    "TorchModuleWrapper": "a pickle",
+    "TFSMLayer": "another file",
+    "JaxLayer": "Python code",
+    "FlaxLayer": "Python code",
+    "StringLookup": "a vocabulary, which may be another file",
+    "IntegerLookup": "a vocabulary, which may be another file",
+    "TextVectorization": "a vocabulary, which may be another file",
+}
+
+
+def check_keras_file(path: Path) -> None:
+    """Refuse a file that would run code or read other files when Keras loads it; Keras is not even imported."""
+    with open_archive(path, "a .keras file") as archive:
+        for name in archive.namelist():
+            if not FILES.fullmatch(name):
+                raise EvenhandError(f"{path} holds '{name}', which no network needs, so it was not opened.")
+        if "config.json" not in archive.namelist():
+            raise EvenhandError(f"{path} is not a .keras file: it has no config.json.")
+        config = _config(archive, path)
+        for name in archive.namelist():
+            if name.endswith(".h5"):
+                _check_weights(archive.read(name), name, path)
+    config.pop("compile_config", None)  # how it was trained; never loaded
+    _check_layers(config, path)
+
+
+def _config(archive: zipfile.ZipFile, path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(archive.read("config.json"))
+    except (ValueError, RecursionError) as error:
+        raise EvenhandError(f"{path}: its config.json cannot be read: {error}.") from error
+    if not isinstance(config, dict):
+        raise EvenhandError(f"{path}: its config.json does not describe a model.")
+    return config
+
+
+def _check_layers(config: dict[str, Any], path: Path) -> None:
+    waiting: list[Any] = [config]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            if "class_name" in value:
+                _check_layer(value, path)
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _check_layer(entry: dict[str, Any], path: Path) -> None:
+    kind, module = str(entry["class_name"]), entry.get("module")
+    inner = entry.get("config")
+    name = str(inner.get("name", kind) if isinstance(inner, dict) else inner or kind)[:80]
+    if kind in CODE:
+        raise EvenhandError(
+            f"{path}: '{name}' ({kind}) holds {CODE[kind]}, so the file was not opened. Write it with layers of Keras, "
+            "or load the model in your own code and name it as module:function."
+        )
+    if kind in PLAIN:
+        return
+    own = isinstance(module, str) and MODULES.fullmatch(module) is not None
+    if not own or ">" in str(entry.get("registered_name") or ""):
+        raise EvenhandError(
+            f"{path}: '{name}' is a {module or 'custom'} {kind} and not of Keras itself, so the file was not opened. "
+            "Load the model in your own code and name it as module:function."
+        )
+
+
+def _check_weights(content: bytes, name: str, path: Path) -> None:
+    """Weights that lie in the file itself, and no more than a model may have."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise keras_is_missing() from error
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
+            total = _bytes_in(h5py, file, f"{path}: '{name}'")
+    except (OSError, RuntimeError, ValueError, KeyError) as error:
+        raise EvenhandError(f"{path}: its weights '{name}' cannot be read: {error}.") from error
+    if total > LARGEST_CONTENT:
+        raise EvenhandError(f"{path}: its weights say that they are {total:,} bytes. It was not opened.")
+
+
+def _bytes_in(h5py: Any, group: Any, where: str, depth: int = 0) -> int:
+    total = 0
+    for key in group:
+        link = group.get(key, getlink=True)
+        if not isinstance(link, h5py.HardLink) or depth > 50:
+            raise EvenhandError(f"{where} points to another place ('{key}'), so it was not opened.")
+        item = group[key]
+        if isinstance(item, h5py.Group):
+            total += _bytes_in(h5py, item, where, depth + 1)
+        elif item.external or item.is_virtual:
+            raise EvenhandError(f"{where} reads another file ('{key}'), so it was not opened.")
+        else:
+            total += int(item.nbytes)
+    return total
+
+
+def keras_is_missing() -> EvenhandError:
+    """The error for an extra that is not installed."""
+    return EvenhandError('Keras models need Keras 3: pip install "evenhand[keras]".')

@@ -1,0 +1,194 @@
+"""ONNX files: scores through onnxruntime, or through torch with gradients where its operators allow it.
+
+Labels, scores and gradients always come from the same place, so that a search never follows the slopes of other scores
+than those it checks.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Label
+from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, scores_of
+from evenhand.models.adapters.features import TRIAL_ROWS, Features, Inputs, NetworkAdapter, cannot_read
+from evenhand.models.adapters.onnx_columns import column_inputs
+from evenhand.models.adapters.onnx_files import read_onnx
+from evenhand.models.adapters.onnx_graph import OnnxGraph, obstacles
+from evenhand.models.adapters.onnx_outputs import chosen_output, classes_of, without_zipmaps
+from evenhand.models.adapters.ordered import in_order
+from evenhand.models.classifier import first_line
+
+MATRICES = {1: torch.float32, 11: torch.float64, 6: torch.int32, 7: torch.int64}  # by ONNX's numbers of types
+Run = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]
+
+
+def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn.Module:
+    """A model that reads a matrix of features, or one input for each raw column as skl2onnx writes it."""
+    model = read_onnx(path)
+    classes = without_zipmaps(model)
+    output = chosen_output(model, path)
+    order = _order(classes or classes_of(model), data.schema.label)
+    run = _session(model, output, path, threads)
+    sources = _sources(model.graph)
+    for source in sources:
+        _check_rows(source, path)
+    if len(sources) == 1 and not _is_column(sources[0], data):
+        adapter = _on_matrix(data, model, sources[0], output, run, inputs, path)
+        return in_order(adapter, order)
+    if inputs is not None:
+        raise EvenhandError(f"{path} reads raw columns by their names, not a matrix. Leave inputs out.")
+    return _on_columns(data, model, sources, output, run, order, path)
+
+
+def _sources(graph: Any) -> list[Any]:
+    """What the caller must give; old files list their weights among the inputs."""
+    weights = {tensor.name for tensor in graph.initializer}
+    return [value for value in graph.input if value.name not in weights]
+
+
+def _sides(value: Any) -> list[int | None]:
+    """The shape of an input or output; None for a side that is open."""
+    sides = value.type.tensor_type.shape.dim
+    return [side.dim_value if side.HasField("dim_value") and side.dim_value > 0 else None for side in sides]
+
+
+def _check_rows(source: Any, path: Path) -> None:
+    sides = _sides(source)
+    if sides and sides[0] is not None:
+        raise EvenhandError(
+            f"{path} was exported for exactly {sides[0]} rows at a time. Export it for any number: a first side "
+            "that is dynamic (dynamic_shapes in torch.onnx.export, None in the initial types of skl2onnx)."
+        )
+
+
+def _is_column(source: Any, data: Dataset) -> bool:
+    """Whether a single input is a raw column and not the whole matrix."""
+    columns = {attribute.column for attribute in data.schema.attributes}
+    return source.name in columns and len(_sides(source)) == 2 and _sides(source)[1] == 1
+
+
+def _order(classes: Sequence[Any] | None, label: Label) -> list[int] | None:
+    """Where each class of the schema stands among the model's; classes 0, 1, … are the schema's own order."""
+    if classes is None:
+        return None
+    numbered = list(classes) == list(range(len(label.values)))
+    return (
+        None if numbered and not {str(value) for value in classes} & set(label.values) else class_order(classes, label)
+    )
+
+
+def _session(model: Any, output: str, path: Path, threads: int) -> Run:
+    """A function of named arrays that returns the chosen output."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # an operator that it does not know, or types that do not fit
+        raise EvenhandError(f"onnxruntime cannot read {path}: {first_line(error)}.") from error
+
+    def run(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
+        (result,) = session.run([output], arrays)
+        return np.asarray(result)
+
+    return run
+
+
+class OnnxRuntimeAdapter(Adapter):
+    """A graph behind its features, computed by onnxruntime."""
+
+    smallest_call = 0  # none of its own: that of plain modules, as its kernels change with the rows too
+
+    def __init__(self, features: Features, run: Run, source: Any, label: Label, about: str) -> None:
+        super().__init__()
+        self.features, self.about = features, about
+        self._run, self._name, self._label = run, source.name, label
+        self._dtype = MATRICES[source.type.tensor_type.elem_type]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, d) codes to scores."""
+        matrix = self.features(x.detach())
+        matrix = matrix if self._dtype.is_floating_point else matrix.round()
+        answer = self._run({self._name: matrix.to("cpu", self._dtype).numpy()})
+        return scores_of(answer, len(x), self._label).to(x.device)
+
+
+def _on_matrix(data: Dataset, model: Any, source: Any, output: str, run: Run, inputs: Inputs, path: Path) -> Adapter:
+    kind = source.type.tensor_type.elem_type
+    if kind not in MATRICES or len(_sides(source)) != 2:
+        raise EvenhandError(
+            f"{path} must read one matrix of numbers, or one input for each column of the table; its input "
+            f"'{source.name}' is neither."
+        )
+    features = Features(data, inputs, torch.float64 if MATRICES[kind] == torch.float64 else torch.float32)
+    wanted = _sides(source)[1]
+    if wanted not in (None, features.width):
+        raise cannot_read(str(path), features, f"its input has {wanted} columns")
+    runtime = OnnxRuntimeAdapter(features, run, source, data.schema.label, str(path))
+    x = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
+    try:
+        expected = runtime(x)
+    except Exception as error:
+        raise cannot_read(str(path), features, first_line(error)) from error
+    why_not = _why_not(model, output, MATRICES[kind])
+    if not why_not:
+        network = NetworkAdapter(features, OnnxGraph(model, source.name, output), str(path))
+        why_not = _disagreement(network, x, expected)
+        if not why_not:
+            return network
+    runtime.no_gradients = why_not
+    return runtime
+
+
+def _why_not(model: Any, output: str, dtype: torch.dtype) -> str:
+    """What stands in the way of gradients; empty where nothing does."""
+    if not dtype.is_floating_point:
+        return "it reads whole numbers"
+    names = obstacles(model.graph, output)
+    if not names:
+        return ""
+    listed = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return (
+        f"its operators {listed} have no gradient here" if names[1:] else f"its operator {listed} has no gradient here"
+    )
+
+
+def _disagreement(network: Adapter, x: Tensor, expected: Tensor) -> str:
+    """Why the graph in torch cannot stand for the file; empty where both give the same scores."""
+    try:
+        with torch.no_grad():
+            scores = network(x)
+    except Exception as error:
+        return f"its graph cannot be run in torch ({first_line(error)})"
+    scores = scores[:, 0] if expected.ndim == 1 and scores.ndim == 2 else scores
+    if scores.shape != expected.shape or not torch.allclose(scores.float(), expected, rtol=1e-3, atol=1e-4):
+        return "its graph gives other scores in torch than in onnxruntime"
+    return ""
+
+
+class _ColumnsAdapter(FrameAdapter):
+    smallest_call = 0  # as above
+
+
+def _on_columns(
+    data: Dataset, model: Any, sources: list[Any], output: str, run: Run, order: list[int] | None, path: Path
+) -> Adapter:
+    arrays = column_inputs(data.schema, sources, path)
+
+    def ask(frame: pd.DataFrame) -> Any:
+        answer = run({name: make(frame) for name, make in arrays.items()})
+        return answer if order is None or answer.ndim == 1 else answer[:, order]
+
+    names = obstacles(model.graph, output)
+    why_not = f"it reads raw columns, and its operators are {', '.join(names)}" if names else "it reads raw columns"
+    return _ColumnsAdapter(data.schema, ask, about=str(path), no_gradients=why_not)

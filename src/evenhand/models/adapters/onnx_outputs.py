@@ -1,0 +1,59 @@
+"""Which output of an ONNX graph is the scores, and which class each of its columns is."""
+
+from pathlib import Path
+from typing import Any
+
+from evenhand.errors import EvenhandError
+
+FLOATS = (1, 10, 11)  # ONNX's numbers of float32, float16, float64
+LABELS = (6, 7, 8, 9)  # int32, int64, string, bool
+
+
+def without_zipmaps(model: Any) -> list[Any] | None:
+    """Take out the nodes that turn scores into lists of dictionaries, which are slow; return the classes they name."""
+    from onnx import TensorProto, helper
+
+    graph, classes = model.graph, None
+    for node in [node for node in graph.node if node.op_type == "ZipMap"]:
+        classes = _listed(node) or classes
+        for place, value in enumerate(graph.output):
+            if value.name == node.output[0]:
+                graph.output[place].CopyFrom(helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, None))
+        graph.node.remove(node)
+    return classes
+
+
+def classes_of(model: Any) -> list[Any] | None:
+    """The classes in the order of the scores, where the graph names them; None where it does not."""
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in reversed(model.graph.node):
+        if classes := _listed(node):
+            return classes
+        if node.op_type == "ArrayFeatureExtractor" and node.input[0] in constants:  # labels by their position
+            return [_text(value) for value in numpy_helper.to_array(constants[node.input[0]]).flatten().tolist()]
+    return None
+
+
+def _listed(node: Any) -> list[Any] | None:
+    for attribute in node.attribute:
+        if attribute.name.startswith("classlabels_"):
+            return [_text(value) for value in attribute.strings] or [int(value) for value in attribute.ints] or None
+    return None
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def chosen_output(model: Any, path: Path) -> str:
+    """The probabilities where a name says so, else the first output of numbers, else the labels."""
+    outputs = [value for value in model.graph.output if value.type.HasField("tensor_type")]
+    scores = [value.name for value in outputs if value.type.tensor_type.elem_type in FLOATS]
+    named = [name for name in scores if "prob" in name.lower()]
+    labels = [value.name for value in outputs if value.type.tensor_type.elem_type in LABELS]
+    for names in (named, scores, labels):
+        if names:
+            return str(names[0])
+    raise EvenhandError(f"{path} returns neither scores nor labels.")

@@ -1,0 +1,169 @@
+"""`evenhand schema`: from a table to a schema file that can be corrected, checked and used."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from evenhand.cli.main import main
+from evenhand.data.dataset import load_dataset
+
+ROWS = 120
+
+
+class Done(NamedTuple):
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def evenhand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command line in this process: starting one takes seconds, and these tests need no model."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    def run(*arguments: str, cwd: Path | None = None) -> Done:
+        monkeypatch.setattr("sys.argv", ["evenhand", *arguments])
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Done(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    draws = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(ROWS),
+            "gender": draws.choice(["f", "m"], ROWS),
+            "age": draws.integers(18, 70, ROWS),
+            "income": draws.integers(900, 9_000, ROWS),
+            "job": draws.choice(["a", "b", ""], ROWS),
+            "approved": draws.choice(["no", "yes"], ROWS),
+        }
+    )
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    return tmp_path / "people.csv"
+
+
+def test_infer_then_check(evenhand: Command, table: Path) -> None:
+    folder = table.parent
+    done = evenhand("schema", "infer", "people.csv", "--label", "approved", "-p", "gender", "-o", "p.toml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "gender (protected)" in done.stdout
+    assert "- id: it is an identifier" in done.stdout
+    data = load_dataset(str(folder / "p.toml"))
+    assert data.schema.protected == ["gender"]
+    assert data.codes.shape == (ROWS, 4)
+    checked = evenhand("schema", "check", "p.toml", cwd=folder)
+    assert checked.returncode == 0, checked.stderr
+    assert "p.toml is valid and fits its table" in checked.stdout
+
+
+def test_infer_as_json_elsewhere_and_with_wishes(evenhand: Command, table: Path, tmp_path: Path) -> None:
+    out = tmp_path / "schemas" / "people.toml"
+    out.parent.mkdir()
+    wishes = ["--step", "income=100", "--width", "age=5", "--favourable", "no", "--json"]
+    done = evenhand("schema", "infer", str(table), "--label", "approved", "--out", str(out), *wishes)
+    content = json.loads(done.stdout)
+    assert content["label"]["favourable"] == "no"
+    assert content["protected_guessed"]
+    assert content["protected"] == ["gender", "age"]
+    assert list(content["set_aside"]) == ["id"]
+    schema = load_dataset(str(out)).schema
+    assert schema.file == "../people.csv"
+    assert schema.attributes[schema.index("income")].step == 100
+    assert schema.attributes[schema.index("age")].width == 5
+    binned = evenhand(
+        "schema", "infer", str(table), "--label", "approved", "-o", str(out), "--bins", "quantile:4", "--force", "-q"
+    )
+    assert (binned.returncode, binned.stdout) == (0, "")
+    assert [len(attribute.edges) for attribute in load_dataset(str(out)).schema.attributes] == [0, 3, 3, 0]
+
+
+def test_an_existing_file_is_kept(evenhand: Command, table: Path) -> None:
+    schema = table.with_suffix(".toml")
+    schema.write_text("mine")
+    done = evenhand("schema", "infer", str(table), "--label", "approved")
+    assert done.returncode == 2
+    assert "exists already" in done.stderr
+    assert schema.read_text() == "mine"
+    assert evenhand("schema", "infer", str(table), "--label", "approved", "--force").returncode == 0
+    assert schema.read_text().startswith("# Inferred by")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--label", "aproved"], "Did you mean 'approved'"),
+        (["--label", "approved", "-p", "gendr"], "Did you mean 'gender'"),
+        (["--label", "approved", "--step", "income"], "--step needs COLUMN=NUMBER"),
+        (["--label", "approved", "--width", "age=wide"], "--width needs COLUMN=NUMBER"),
+        (["--label", "approved", "--bins", "10"], "quantile:N"),
+        (["--label", "approved", "--split", "test"], "--split is for a folder"),
+        (["--label", "approved", "-o", "people.json"], "ends in .toml"),
+        (["--label", "approved", "-o", "nowhere/people.toml"], "no folder nowhere"),
+    ],
+)
+def test_mistakes_end_with_2_and_leave_nothing(
+    evenhand: Command, table: Path, arguments: list[str], message: str
+) -> None:
+    done = evenhand("schema", "infer", "people.csv", *arguments, cwd=table.parent)
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert [path.name for path in table.parent.iterdir()] == ["people.csv"]
+
+
+def test_tables_that_cannot_be_read(evenhand: Command, tmp_path: Path) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "binary.csv").write_bytes(b"\0\1\2")
+    (tmp_path / "sheet.xlsx").write_bytes(b"PK")
+    for name, message in [
+        ("absent.csv", "There is no table"),
+        ("empty.csv", "Cannot read the table"),
+        ("binary.csv", "no table that can be read"),
+        ("sheet.xlsx", "no table that can be read: it must be a CSV file"),
+        (".", "holds no saved Hugging Face dataset"),
+    ]:
+        done = evenhand("schema", "infer", name, "--label", "y", "-o", "x.toml", cwd=tmp_path)
+        assert done.returncode == 2
+        assert message in " ".join(done.stderr.split())
+
+
+def test_check_counts_what_does_not_fit(evenhand: Command, schema_file: Path) -> None:
+    text = schema_file.read_text().replace('["X", "Y"]', '["X", "Y", "Z"]')
+    rule = '\n[[impossible]]\nsex = "f"\nage = { at_least = 50 }\n'
+    schema_file.write_text(text.replace("domain = [2, 5]", "domain = [3, 5]") + rule)
+    done = evenhand("schema", "check", str(schema_file), "--json")
+    content = json.loads(done.stdout)
+    assert content["rows"] == 40
+    assert content["outside"] == {"age": 10}
+    assert content["rules"] == {"sex female with age 50–59": 5}
+    assert content["never"] == {"city": ["Z"]}
+    shown = " ".join(evenhand("schema", "check", str(schema_file)).stdout.split())
+    assert "10 rows (age 10)" in shown
+    assert "sex female with age 50–59: 5 rows" in shown
+    assert "never: city Z" in shown
+
+
+def test_check_says_the_line_and_column(evenhand: Command, schema_file: Path) -> None:
+    schema_file.write_text(schema_file.read_text().replace("domain = [2, 5]", "domain = [5, 2]"))
+    done = evenhand("schema", "check", str(schema_file))
+    assert done.returncode == 2
+    assert "wrong at line 18, column 9 (attribute 2 ('age'))" in done.stderr
