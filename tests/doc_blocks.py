@@ -4,7 +4,8 @@ Comments right above a block, which readers of the page do not see, say what it 
 `<!-- file: NAME -->` it is the content of a file that later blocks use; `<!-- append: NAME -->` what a reader adds to
 such a file; `<!-- not run: REASON -->` it takes too long or
 changes the machine, so its commands are only parsed; `<!-- needs: texts -->` it needs the downloaded corpora;
-`<!-- exit: N -->` its last command ends with that exit code.
+`<!-- exit: N -->` its last command ends with that exit code. A comment of several lines that begins with `<!-- setup`
+holds Python that runs in its place, such as the making of a table that the page speaks of.
 """
 
 import json
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 FENCE = re.compile(
     r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`\n]*)\n(?P<body>.*?)^ *(?P=ticks)[ \t]*$", re.S | re.M
 )
+SETUP = re.compile(r"^<!-- setup\n(?P<body>.*?)^-->", re.S | re.M)
 MARKS = re.compile(r"((?:^<!--[^>]*-->[ \t]*\n\s*)+)\Z", re.M)
 MARK = re.compile(r"<!--\s*(file|append|not run|needs|exit)\s*:\s*(.*?)\s*-->")
 INLINE = re.compile(r"(?<!`)`(evenhand [^`]+)`(?!`)")
@@ -98,7 +100,9 @@ def blocks_in(text: str, page: str) -> list[Block]:
         line, indent = text.count("\n", 0, match.start()) + 1, match["indent"]
         body = re.sub(rf"^{indent}", "", match["body"], flags=re.M)
         found.append(Block(page, line, info.split()[0] if info else "", body, marks))
-    return found
+    for match in SETUP.finditer(text):
+        found.append(Block(page, text.count("\n", 0, match.start()) + 1, "python", match["body"]))
+    return sorted(found, key=lambda block: block.line)
 
 
 def commands_of(page: str) -> list[tuple[str, list[str]]]:

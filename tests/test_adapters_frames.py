@@ -256,3 +256,14 @@ def test_threads_are_left_alone_where_their_number_is_set(monkeypatch: pytest.Mo
     assert set(numbers) == {1}
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     assert in_one_thread(approval) is approval
+
+
+@pytest.mark.parametrize(("name", "value"), [("children_left", 10_000), ("children_right", 0), ("feature", 77)])
+@pytest.mark.parametrize("kind", [RandomForestClassifier, GradientBoostingClassifier])
+def test_trees_of_forests_that_point_outside_are_refused(tmp_path: Path, kind: Any, name: str, value: int) -> None:
+    data = people()
+    model = kind(n_estimators=2, max_depth=2).fit(RawMatrix(data)(data.clipped), data.labels)
+    getattr(np.ravel(model.estimators_)[1].tree_, name)[0] = value
+    skops.io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(EvenhandError, match="point outside"):
+        open_skops(data, tmp_path / "model.skops", None)

@@ -208,3 +208,16 @@ def test_gradients_that_are_not_numbers_are_zero() -> None:
 
     gradient = Classifier(Root()).gradients(torch.zeros(1, 2), torch.tensor([0]))
     assert torch.isfinite(gradient).all()
+
+
+def test_probabilities_that_are_off_by_rounding_are_probabilities() -> None:
+    """Votes of trees add up to a little more than one."""
+
+    class Votes(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            sure = (x[:, 0] > 0).float() * 1.0000001
+            return torch.stack([1 - sure, sure], dim=1)
+
+    model = classifier_for(Votes(), torch.tensor([[0.0], [1.0]]), classes=2)
+    assert model.output == "probabilities"
+    assert model.outputs(torch.tensor([[1.0]])).scores[0, 1] == pytest.approx(1.0, abs=1e-5)

@@ -53,6 +53,10 @@ def test_blocks_have_known_marks_and_reasons() -> None:
 PAGE = """
 Text.
 
+<!-- setup
+z = 3
+-->
+
 <!-- file: a.toml -->
 ```toml
 x = 1
@@ -83,8 +87,9 @@ census
 
 
 def test_blocks_are_found_with_their_marks() -> None:
-    toml, bash, python, console = blocks_in(PAGE, "page.md")
-    assert toml == Block("page.md", 5, "toml", "x = 1\n", {"file": "a.toml"})
+    setup, toml, bash, python, console = blocks_in(PAGE, "page.md")
+    assert setup == Block("page.md", 4, "python", "z = 3\n")
+    assert toml == Block("page.md", 9, "toml", "x = 1\n", {"file": "a.toml"})
     assert bash.marks == {"not run": "takes an hour", "exit": "1"}
     assert not bash.runs
     assert bash.commands() == [["evenhand", "audit", "census", "-p", "sex"], ["pip", "install", "x"]]

@@ -20,6 +20,7 @@ from evenhand.models.adapters.keras_models import open_keras, wrap_keras
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
 from tests.adapter_world import codes_of, people
+from tests.network_audits import audited, credit_width
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras: Any = pytest.importorskip("keras")
@@ -28,12 +29,12 @@ DATA = people()
 WIDTH = Features(DATA, "standard").width
 
 
-def network(*more: Any, ends: Any = None) -> Any:
+def network(*more: Any, ends: Any = None, width: int = WIDTH) -> Any:
     keras.utils.set_random_seed(0)
     layers = keras.layers
     ends = ends or layers.Dense(2, activation="softmax")
     model = keras.Sequential(
-        [keras.Input((WIDTH,)), layers.Dense(16, activation="relu"), layers.BatchNormalization(), *more, ends]
+        [keras.Input((width,)), layers.Dense(16, activation="relu"), layers.BatchNormalization(), *more, ends]
     )
     model.compile("adam", "sparse_categorical_crossentropy")
     return model
@@ -47,6 +48,13 @@ def test_a_file_gives_the_scores_of_its_model_and_gradients(tmp_path: Path) -> N
     features = Features(DATA, "standard")(codes_of(DATA))
     np.testing.assert_allclose(adapter(codes_of(DATA)).detach(), model.predict(features, verbose=0), atol=1e-6)
     assert conformance(adapter, DATA).gradients
+
+
+def test_a_full_audit_through_the_command_line(tmp_path: Path) -> None:
+    network(width=credit_width()).save(tmp_path / "net.keras")
+    summary = audited(tmp_path / "net.keras", tmp_path / "out")
+    assert summary["model"]["offers"] == ["scores", "gradients"]
+    assert summary["search"]["findings"]["total"] > 0
 
 
 def test_a_functional_model_with_a_shortcut(tmp_path: Path) -> None:

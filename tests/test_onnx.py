@@ -26,6 +26,7 @@ from evenhand.models.adapters.onnx_models import open_onnx
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
 from tests.adapter_world import codes_of, features_and_label, people
+from tests.network_audits import audited, credit_width
 
 onnx: Any = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -296,6 +297,17 @@ def test_an_input_that_is_no_column(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     with pytest.raises(EvenhandError, match=r"reads an input 'sexe', .* It has: age, sex, job"):
         open_onnx(DATA, path, None)
+
+
+@pytest.mark.parametrize("rounds", [False, True])
+def test_full_audits_through_the_command_line(tmp_path: Path, rounds: bool) -> None:
+    width = credit_width()
+    weights = weights_of() | {"w": np.random.default_rng(1).normal(size=(width, 6)).astype(np.float32)}
+    middle = [node("Round", "a", "r"), node("Tanh", "r", "h")] if rounds else [node("Tanh", "a", "h")]
+    path = saved(tmp_path / "net.onnx", [*START, *middle, *END], weights, width=width)
+    summary = audited(path, tmp_path / "out")
+    assert summary["model"]["offers"] == (["scores"] if rounds else ["scores", "gradients"])
+    assert summary["search"]["findings"]["total"] > 0
 
 
 def test_raw_columns_take_no_inputs(tmp_path: Path) -> None:

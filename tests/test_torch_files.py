@@ -17,25 +17,26 @@ from evenhand.models.adapters.torch_files import open_exported, open_torchscript
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
 from tests.adapter_world import codes_of, people
+from tests.network_audits import audited, credit_width
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 DATA = people()
 WIDTH = Features(DATA, "standard").width
 
 
-def network() -> nn.Sequential:
+def network(width: int = WIDTH) -> nn.Sequential:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(WIDTH, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 2)).eval()
+    return nn.Sequential(nn.Linear(width, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 2)).eval()
 
 
-def exported(path: Path, **settings: Any) -> Path:
-    program = torch.export.export(network(), (torch.zeros(4, WIDTH),), **settings)
+def exported(path: Path, width: int = WIDTH, **settings: Any) -> Path:
+    program = torch.export.export(network(width), (torch.zeros(4, width),), **settings)
     torch.export.save(program, path)
     return path
 
 
-def dynamic(path: Path) -> Path:
-    return exported(path, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+def dynamic(path: Path, width: int = WIDTH) -> Path:
+    return exported(path, width, dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
 
 
 def test_torchscript_gives_the_scores_and_gradients_of_its_network(tmp_path: Path) -> None:
@@ -50,6 +51,18 @@ def test_an_exported_program_gives_the_scores_and_gradients_of_its_network(tmp_p
     adapter, _ = load_module(DATA, dynamic(tmp_path / "net.pt2"), "standard")
     same_as_the_network(adapter)
     assert conformance(adapter, DATA).gradients
+
+
+def test_full_audits_through_the_command_line(tmp_path: Path) -> None:
+    torch.jit.script(network(credit_width())).save(tmp_path / "net.pt")  # type: ignore[no-untyped-call]
+    found = [
+        audited(path, tmp_path / path.suffix)
+        for path in (tmp_path / "net.pt", dynamic(tmp_path / "net.pt2", credit_width()))
+    ]
+    for summary in found:
+        assert summary["model"]["offers"] == ["scores", "gradients"]
+        assert summary["search"]["findings"]["total"] > 0
+    assert found[0]["search"]["findings"] == found[1]["search"]["findings"]  # one network in two files
 
 
 def same_as_the_network(adapter: nn.Module) -> None:

@@ -46,7 +46,9 @@ def _named_codes(attribute: Attribute, wanted: Any) -> NDArray[np.bool_]:
     else:
         named = _listed(attribute, as_text(wanted if isinstance(wanted, list) else [wanted]))
     if not named.any():
-        raise ValueError(f"a rule in impossible gives {wanted} for '{attribute.name}', but no code of its domain lies in it")
+        raise ValueError(
+            f"a rule in impossible gives {wanted} for '{attribute.name}', but no code of its domain lies in it"
+        )
     return named
 
 

@@ -12,6 +12,7 @@ from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier, OutputForm, first_line
 
 TRIAL_ROWS = 1024
+SUM_ROUNDING = 1e-4  # probabilities may add up to one but for so much
 ROUNDING = 1e-3  # scores of the same sample may differ by so much in another batch
 
 
@@ -80,10 +81,10 @@ def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
 
 def _detect(raw: Tensor) -> Literal["logits", "probabilities"]:
     """Scores that all lie in [0, 1], and add up to one where there are several, are probabilities."""
-    bounded = bool(((raw >= 0) & (raw <= 1)).all())
+    bounded = bool(((raw >= -SUM_ROUNDING) & (raw <= 1 + SUM_ROUNDING)).all())  # votes of trees may add up to 1.0000001
     if raw.ndim == 2 and raw.shape[1] > 1:
         total = raw.sum(dim=1)
-        bounded = bounded and bool(torch.allclose(total, torch.ones_like(total), atol=1e-4))
+        bounded = bounded and bool(torch.allclose(total, torch.ones_like(total), atol=SUM_ROUNDING))
     return "probabilities" if bounded else "logits"
 
 

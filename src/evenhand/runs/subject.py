@@ -42,10 +42,17 @@ def as_dataset(data: Any, label: str | None, protected: list[str]) -> tuple[Data
 
 def model_name(model: Any) -> str | None:
     """How a configuration names a model: its text, or the class of an object, which no command line can load."""
-    if model is None or isinstance(model, str | Path):
-        return None if model is None else str(model)
+    if model is None:
+        return None
+    if isinstance(model, str | Path):
+        return without_secrets(str(model))
     kind = model if callable(model) and hasattr(model, "__qualname__") else type(model)
     return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def without_secrets(model: str) -> str:
+    """An address without its query, which may hold a key that no file should keep."""
+    return model.partition("?")[0] if model.startswith(("http://", "https://")) else model
 
 
 def classifier_of(

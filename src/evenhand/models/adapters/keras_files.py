@@ -12,7 +12,8 @@ from evenhand.models.adapters.archives import LARGEST_CONTENT, open_archive
 
 FILES = re.compile(r"config\.json|metadata\.json|model(_\d+)?\.weights\.(h5|json)")
 MODULES = re.compile(
-    r"keras(\.(layers|models|initializers|regularizers|constraints|activations|dtype_policies|src\.[\w.]+))?"
+    r"keras(\.(layers|models|initializers|regularizers|constraints|activations|dtype_policies|src\.[\w.]+|"
+    r"optimizers|losses|metrics))?"  # a model inside a model says how it was trained
 )
 PLAIN = ("__keras_tensor__", "__tensor__", "__numpy__", "__ellipsis__", "__slice__", "__bytes__")
 CODE = {
