@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench docs clean
 
 demo: $(READY)  ## audit the built-in census network for discrimination by sex
 	$(BIN)/evenhand audit census --protected sex --out evenhand-out/demo
@@ -23,6 +23,11 @@ format: $(READY)
 bench: $(READY)  ## speed against one sample at a time, scaling, memory, start-up
 	$(BIN)/python -m bench.speed
 	$(BIN)/python -m bench.text_speed
+	$(BIN)/python -m bench.own_models
+	$(BIN)/python -m bench.plugin_cost
+
+docs: $(READY)  ## the documentation site, in strict mode
+	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs build/docs
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -125,7 +125,7 @@ def test_loading_models(census: Dataset, tmp_path: Path, monkeypatch: pytest.Mon
     assert isinstance(load_module(census, "my_models:ready")[0], torch.nn.Linear)
     assert load_module(census, str(BUILTIN / "census.safetensors"))[0] is not None
     for model, message in [
-        ("my_models:wrong", "returned int"),
+        ("my_models:wrong", "is of the type int, which is no model"),
         ("my_models:absent", "no function 'absent'"),
         ("no_such_module:load", "Cannot import"),
         ("nothing", "is not a model"),

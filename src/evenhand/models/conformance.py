@@ -17,8 +17,9 @@ from evenhand.models.trial import classifier_for
 
 ROWS = 512
 SCORE_ROUNDING = 1e-5  # of scores of one sample in another company
-PROBE = 1 / 64  # of a code: how far finite differences go
-SLOPE_ROUNDING = 0.03  # of the largest slope of a row; scores are float32, and a kink may lie within the probe
+PROBE = 1 / 256  # of a code: how far finite differences go; adapters have kinks at whole codes
+SLOPE_ROUNDING = 0.03  # of the largest slope of a row
+SMALLEST_SLOPE = 2e-3  # slopes below it are lost in the rounding of float32 scores
 SLOPES_RIGHT = 0.9  # share of slopes that must agree: a kink within the probe is no mistake
 
 
@@ -124,7 +125,7 @@ def _slopes(model: Classifier, x: Tensor) -> None:
     slopes = model.gradients(x, labels, of="score")
     measured = torch.stack([_difference(model, x, labels, column) for column in range(x.shape[1])], dim=1)
     inside = (x > low) & (x < high)  # at an end of the domain there is one side only
-    scale = measured.abs().amax(dim=1, keepdim=True).clamp_min(1e-4)
+    scale = measured.abs().amax(dim=1, keepdim=True).clamp_min(SMALLEST_SLOPE)
     right = ((slopes - measured).abs() <= SLOPE_ROUNDING * scale)[inside]
     if len(right) and float(right.float().mean()) < SLOPES_RIGHT:
         raise EvenhandError(

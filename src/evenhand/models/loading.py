@@ -1,11 +1,13 @@
 """Getting a module for a table: built in, from a file of any framework, from an address, or from the user's code."""
 
+from __future__ import annotations
+
 import importlib
 import sys
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -16,6 +18,9 @@ from evenhand.models.adapters.base import Adapter
 from evenhand.models.averaged import FORMAT as AVERAGED
 from evenhand.models.averaged import load_averaged
 from evenhand.models.network import load_network, network_files
+
+if TYPE_CHECKING:
+    from evenhand.models.adapters.feature_entries import Inputs
 
 BUILTIN = Path(str(resources.files("evenhand.models") / "builtin"))
 
@@ -38,7 +43,7 @@ KNOWN_FILES = (
 )
 
 
-def load_module(data: Dataset, model: Any = None, inputs: str | None = None) -> tuple[nn.Module, str]:
+def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tuple[nn.Module, str]:
     """A module that reads codes, and how to name it.
 
     `model` is None for the built-in network, a file, an address (http), `module:function`, or an object: a torch
@@ -72,7 +77,7 @@ def load_module(data: Dataset, model: Any = None, inputs: str | None = None) -> 
     )
 
 
-def wrapped(data: Dataset, model: Any, inputs: str | None = None, of: str = "") -> nn.Module:
+def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> nn.Module:
     """An object as a module that reads codes: of torch or another framework, or a function of a data frame."""
     if isinstance(model, Adapter) or (
         isinstance(model, nn.Module) and inputs in (None, "codes") and not _is_keras(model)
@@ -90,8 +95,8 @@ def wrapped(data: Dataset, model: Any, inputs: str | None = None, of: str = "") 
         kind = "functions:wrap_function"
     else:
         raise EvenhandError(
-            f"{of or 'The model'} is a {type(model).__name__}, which is no model: it must be a torch.nn.Module, have "
-            "predict_proba or predict, or be a function of a data frame."
+            f"{of or 'The model'} is of the type {type(model).__name__}, which is no model: it must be a "
+            "torch.nn.Module, have predict_proba or predict, or be a function of a data frame."
         )
     module: nn.Module = _function(kind)(data, model, inputs)
     return module
@@ -113,7 +118,7 @@ def _function(place: str) -> Callable[..., Any]:
     return function
 
 
-def _opened(opener: str, data: Dataset, path: Path, inputs: str | None) -> nn.Module:
+def _opened(opener: str, data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     if not path.is_file():
         raise EvenhandError(f"There is no file {path}.")
     module: nn.Module = _function(opener)(data, path, inputs)

@@ -25,7 +25,7 @@ from evenhand.report.text import joined, rate_text
 from evenhand.runs.audit import SUMMARY, Stages, circumstances
 from evenhand.runs.earlier_findings import EarlierFindings, OnProgress
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.subject import as_dataset, classifier_of, names_of
+from evenhand.runs.subject import as_dataset, classifier_of, model_name, names_of
 from evenhand.search.space import MOST_VARIANTS, TableSpace
 
 Interrupted = Callable[[], bool]
@@ -88,7 +88,7 @@ def measure_table(
         classifier, model_words = classifier_of(dataset, model, where, output, chunk_rows, inputs)
         earlier = None if findings is None else EarlierFindings.open(Path(findings), dataset)
     config = {
-        "dataset": name,
+        "dataset": name, "model": model_name(model), "inputs": inputs, "output": output,
         "half_width": half_width, "confidence": confidence, "changes": changes, "seed": seed, "device": device,
         "findings": None if findings is None else str(findings),
     }  # fmt: skip
