@@ -1,10 +1,13 @@
 """The search on a CUDA device; skipped where there is none."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Schema
 from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
@@ -29,7 +32,9 @@ def run_on_gpu(
     return found
 
 
-@pytest.mark.parametrize("method", ["margin", "adf", "eidig", "maft", "labels", "genetic", "aequitas", "themis"])
+@pytest.mark.parametrize(
+    "method", ["margin", "probe", "adf", "eidig", "maft", "labels", "genetic", "aequitas", "themis"]
+)
 def test_findings_hold(census: Dataset, census_network: FeedForward, method: str) -> None:
     found = run_on_gpu(census, census_network, method, 50, Limits(steps=20))
     samples = np.concatenate([part.sample for part in found])
@@ -49,3 +54,26 @@ def test_chunks_change_nothing(census: Dataset, census_network: FeedForward, met
             np.concatenate([getattr(part, name) for part in whole]),
             np.concatenate([getattr(part, name) for part in parts]),
         )
+
+
+@pytest.mark.parametrize("method", ["margin", "probe"])
+def test_findings_keep_to_the_schemas_limits(census: Dataset, census_network: FeedForward, method: str) -> None:
+    content = census.schema.model_dump(by_alias=True, exclude_defaults=True)
+    content["impossible"] = [{"relationship": "Husband", "sex": "Female"}, {"relationship": "Wife", "sex": "Male"}]
+    names = census.schema.names
+    education, hours = names.index("education"), names.index("hours-per-week")
+    content["attribute"][education]["moves"] = "up"
+    content["attribute"][hours]["stride"] = 2
+    limited = replace(census, schema=Schema.parse(content, where="the test"))
+    found = run_on_gpu(limited, census_network, method, 50, Limits(steps=20))
+    samples, seeds, witnesses = (
+        np.concatenate([getattr(part, name) for part in found]) for name in ("sample", "seed", "witness")
+    )
+    assert len(samples) > 20
+    role, start = names.index("relationship"), limited.clipped[seeds]
+    wife, husband, female, male = 0, 2, 0, 1
+    for sex in (samples[:, names.index("sex")], witnesses[:, 1]):
+        assert not ((samples[:, role] == husband) & (sex == female)).any()
+        assert not ((samples[:, role] == wife) & (sex == male)).any()
+    assert (samples[:, education] >= start[:, education]).all()
+    assert ((samples[:, hours] - start[:, hours]) % 2 == 0).all()
