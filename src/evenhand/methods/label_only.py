@@ -44,16 +44,12 @@ class LabelOnly(TwoPhase):
         order, length = numbers_of_a_step(walk, 2 * d).view(2, d, n).transpose(1, 2)  # (n, d) each
         ranked = torch.where(walk.space.free > 0, order, -1).argsort(dim=1, descending=True, stable=True)
         chosen = torch.zeros_like(walk.x).scatter(1, ranked[:, : self.k], 1)
-        amount = torch.floor(length * 2 * self.furthest) - self.furthest  # -furthest to furthest - 1
-        amount += amount >= 0
-        return walk.space.move(walk.x, amount * chosen)
+        return walk.space.move(walk.x, amounts(length, self.furthest) * chosen)
 
     def local_move(self, walk: Walk) -> Tensor:
         """One attribute, one step up or down, by the walk's experience."""
         n, d = walk.x.shape
-        if TRIED not in walk.memory:
-            walk.memory |= {TRIED: walk.x.new_zeros(n, 2 * d), WORKED: walk.x.new_zeros(n, 2 * d)}
-        hope = ((walk.memory[WORKED] + 1) / (walk.memory[TRIED] + 2)).view(n, d, 2)  # down, up
+        hope = hope_of(walk).view(n, d, 2)  # down, up
         attribute = walk.choose(hope.sum(dim=2), which=0)
         down, up = hope[torch.arange(n, device=attribute.device), attribute].unbind(dim=1)
         upwards = walk.uniform(1) * (down + up) < up
@@ -62,11 +58,29 @@ class LabelOnly(TwoPhase):
 
     def accepts(self, walk: Walk, checked: Checked) -> Tensor:
         """Also where a walk learns. A move that was clipped away shows nothing new: it did not work."""
-        worked = checked.hit & (checked.x != walk.x).any(dim=1)
-        last = walk.memory[LAST][:, None]
-        walk.memory[TRIED].scatter_add_(1, last, torch.ones_like(worked, dtype=torch.float32)[:, None])
-        walk.memory[WORKED].scatter_add_(1, last, worked.float()[:, None])
+        learn(walk, checked.hit & (checked.x != walk.x).any(dim=1))
         return super().accepts(walk, checked)
+
+
+def hope_of(walk: Walk) -> Tensor:
+    """(n, 2 d) how likely each walk thinks each of its moves gives another finding: (worked + 1) / (tried + 2)."""
+    n, d = walk.x.shape
+    if TRIED not in walk.memory:
+        walk.memory |= {TRIED: walk.x.new_zeros(n, 2 * d), WORKED: walk.x.new_zeros(n, 2 * d)}
+    return (walk.memory[WORKED] + 1) / (walk.memory[TRIED] + 2)
+
+
+def learn(walk: Walk, worked: Tensor) -> None:
+    """Note whether (n,) the last move of each walk, LAST in its memory, gave another finding."""
+    last = walk.memory[LAST][:, None]
+    walk.memory[TRIED].scatter_add_(1, last, torch.ones_like(worked, dtype=torch.float32)[:, None])
+    walk.memory[WORKED].scatter_add_(1, last, worked.float()[:, None])
+
+
+def amounts(numbers: Tensor, furthest: int) -> Tensor:
+    """Random numbers in [0, 1) to moves of 1 to `furthest` codes up or down, all equally likely."""
+    amount = torch.floor(numbers * 2 * furthest) - furthest  # -furthest to furthest - 1
+    return amount + (amount >= 0)
 
 
 def numbers_of_a_step(walk: Walk, count: int) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError
 from evenhand.methods.bridging import Bridging
-from evenhand.methods.label_only import LAST, TRIED, WORKED, numbers_of_a_step
+from evenhand.methods.label_only import LAST, amounts, hope_of, learn, numbers_of_a_step
 from evenhand.methods.margin import choose, log_odds
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs
@@ -52,19 +52,13 @@ class Probe(Bridging):
         chance = torch.where(walk.space.free > 0, chance, 2.0)
         few = 2 / walk.space.free.sum()
         chosen = (chance < few) | (chance == chance.min(dim=1, keepdim=True).values)
-        amount = torch.floor(length * 2 * self.furthest) - self.furthest
-        amount += amount >= 0
-        return walk.space.move(walk.x, amount * chosen)
+        return walk.space.move(walk.x, amounts(length, self.furthest) * chosen)
 
     def local_move(self, walk: Walk) -> Tensor:
         """One attribute, up or down, by 1 to `longest_step` codes."""
-        n, d = walk.x.shape
-        if TRIED not in walk.memory:
-            walk.memory |= {TRIED: walk.x.new_zeros(n, 2 * d), WORKED: walk.x.new_zeros(n, 2 * d)}
-        space = walk.space
+        space, d = walk.space, walk.x.shape[1]
         room = torch.cat([space.upper - walk.x, walk.x - space.lower], dim=1) * space.free.repeat(2)
-        hope = (walk.memory[WORKED] + 1) / (walk.memory[TRIED] + 2) * (room > 0)
-        choice = choose(hope, walk.uniform(0))
+        choice = choose(hope_of(walk) * (room > 0), walk.uniform(0))
         length = 1 + torch.floor(walk.uniform(1) * self.longest_step)
         length = torch.minimum(length, room.gather(1, choice[:, None]).squeeze(1))
         walk.memory[LAST] = choice
@@ -72,7 +66,5 @@ class Probe(Bridging):
 
     def accepts(self, walk: Walk, checked: Checked) -> Tensor:
         """Findings only; also where a walk learns."""
-        last = walk.memory[LAST][:, None]
-        walk.memory[TRIED].scatter_add_(1, last, torch.ones_like(last, dtype=torch.float32))
-        walk.memory[WORKED].scatter_add_(1, last, checked.hit.float()[:, None])
+        learn(walk, checked.hit)
         return checked.hit

@@ -36,7 +36,7 @@ def as_dataset(data: Any, label: str | None, protected: list[str]) -> tuple[Data
         )
     from evenhand.data.infer import dataset_from
 
-    dataset = dataset_from(data, label=label, protected=protected)
+    dataset = dataset_from(data, label=label, protected=protected or None)
     return dataset, dataset.name
 
 
