@@ -26,9 +26,10 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_info
 
+from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, class_order, scores_of
-from evenhand.models.adapters.features import FeatureEntry
+from evenhand.models.adapters.feature_entries import FeatureEntry
 from evenhand.models.adapters.functions import wrap_function
 from evenhand.models.adapters.readers import RawMatrix
 from evenhand.models.adapters.sklearn_models import open_skops, wrap_estimator
@@ -238,6 +239,27 @@ def test_what_a_function_answers_wrongly_is_said() -> None:
         wrap_function(data, lambda frame: approval(frame)[1:], None)(codes_of(data))
     with pytest.raises(EvenhandError, match="the label 'perhaps'"):
         wrap_function(data, lambda frame: ["perhaps"] * len(frame), None)(codes_of(data))
+
+
+@pytest.mark.parametrize("values", [["0", "1"], ["no", "yes"], ["false", "true"], ["true", "false"], ["1", "0"]])
+@pytest.mark.parametrize("kind", [bool, object])
+def test_labels_that_are_true_and_false_are_read_as_such_classes_are(values: list[str], kind: type) -> None:
+    label = Label(column="ok", values=values)
+    answers: NDArray[Any] = np.array([True, False, True], dtype=kind)
+    second = values[1] not in ("false", "0")
+    assert scores_of(answers, 3, label).argmax(dim=1).tolist() == [int(answer == second) for answer in answers]
+    assert scores_of(answers[:1], 1, label).argmax(dim=1).tolist() == [int(second)]
+    order = class_order([False, True], label)
+    assert order == ([0, 1] if second else [1, 0])
+
+
+def test_counted_labels_are_the_schemas_in_its_order_unless_they_could_be_its_names() -> None:
+    counts = np.array([1, 0, 2])
+    assert scores_of(counts, 3, people(3).schema.label).argmax(dim=1).tolist() == [1, 0, 2]
+    label = Label(column="ok", values=["2", "1", "4"])
+    assert scores_of(counts[[0, 2]], 2, label).argmax(dim=1).tolist() == [1, 0]
+    with pytest.raises(EvenhandError, match="the label '0', which is none of 2, 1, 4"):
+        scores_of(counts, 3, label)
 
 
 def test_a_tie_goes_to_the_models_own_first_class_and_a_hair_decides() -> None:

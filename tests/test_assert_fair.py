@@ -17,8 +17,8 @@ from torch import Tensor
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.gate.check import DiscriminationFound, assert_fair
-from evenhand.gate.failures import file_name, fingerprint
-from evenhand.gate.pairs import Clearest
+from evenhand.gate.failures import default_name, file_name, fingerprint
+from evenhand.gate.pairs import ClearestMet
 from evenhand.gate.reduce import Reducer
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import ModelGone
@@ -189,6 +189,13 @@ def test_pairs_that_the_schema_calls_impossible_do_not_count() -> None:
     assert failing(by_sex(), loans([14] * 50), ["sex"], max_rate=0.1).outcome.verdict == "exceeded"
 
 
+@pytest.mark.parametrize("population", ["people", "uniform", "neighbourhood"])
+def test_data_in_which_nobody_is_possible_is_an_error(population: str) -> None:
+    data = loans([5] * 50, impossible=[{"sex": ["f", "m"], "income": {"below": 9}}])
+    with pytest.raises(EvenhandError, match="No row of loans is possible"):
+        assert_fair(by_sex(), data, ["sex"], population=population)  # type: ignore[arg-type]
+
+
 # --- pairs ---
 
 
@@ -274,7 +281,7 @@ def test_people_of_one_kind_are_shown_once_however_they_come() -> None:
     data = loans([14, 14, 5, 14])
     space = TableSpace(data.schema, ["sex"])
     checked = check(classifier_of(by_sex()), space, space.samples(data.clipped))
-    clearest = Clearest(space, 5)
+    clearest = ClearestMet(space, 5)
     for _ in range(2):
         clearest.add(checked, np.arange(4))
     assert [example.seed_row for example in clearest.kept] == [0]
@@ -327,6 +334,9 @@ def test_stored_pairs_of_another_schema_are_left_alone_with_a_note() -> None:
     path.write_text(path.read_text().replace(fingerprint(loans([5]).schema), "0000"))
     outcome = assert_fair(by_sex(), loans([5] * 40), ["sex"], max_rate=0, name="loans", search=False)
     assert "belong to another schema" in outcome.notes[0]
+    assert '"fingerprint": "0000"' in path.read_text()
+    failing(by_sex(), loans([14, 5, 5]), ["sex"], max_rate=0, name="loans")
+    assert '"0000"' not in path.read_text()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"kind": "failing pairs"}'])
@@ -352,7 +362,29 @@ def test_a_folder_that_cannot_be_written_to_does_not_hide_what_was_found() -> No
 def test_within_pytest_the_test_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/test_x.py::test_y[a b] (call)")
     error = failing(by_sex(), loans([14, 5, 5]), ["sex"], max_rate=0)
-    assert error.outcome.name == "tests/test_x.py::test_y[a b] loans-sex"
+    name = "tests/test_x.py::test_y[a b] loans-sex-torch.nn.modules.linear.Linear"
+    assert error.outcome.name == name
+    assert failing(by_sex(), loans([14, 5, 5]), ["sex"], max_rate=0).outcome.name == f"{name} 2"
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/test_x.py::test_z (call)")
+    other = failing(by_sex(), loans([14, 5, 5]), ["sex"], max_rate=0).outcome.name
+    assert other == "tests/test_x.py::test_z loans-sex-torch.nn.modules.linear.Linear"
+
+
+def test_a_check_that_holds_leaves_the_pairs_of_another_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = loans([14] * 40 + [5] * 360)
+    for test in ("", "tests/test_x.py::test_models (call)"):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", test)
+        stored = failing(lambda people: (people["sex"] == "m").to_numpy(float), data, ["sex"]).outcome.stored_in
+        assert stored is not None
+        assert_fair(lambda people: (people["income"] > 3).to_numpy(float), data, ["sex"])
+        assert Path(stored).is_file()
+
+
+def test_a_model_file_is_named_from_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    data, here = loans([5]), Path.cwd()
+    assert {default_name(data, ["sex"], model) for model in ("a/m.onnx", here / "a/m.onnx")} == {"loans-sex-a/m.onnx"}
+    assert default_name(data, ["sex"], None) == "loans-sex"
 
 
 def test_file_names_are_plain_and_tell_checks_apart() -> None:

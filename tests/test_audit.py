@@ -46,7 +46,7 @@ def test_files_and_summary_agree(sex_audit: Audit) -> None:
     assert search["success_rate"] == search["findings"]["total"] / search["generated"]["total"]
     assert search["stopped"] == "completed"
     assert summary["config"]["seeds"] == 60
-    assert set(summary["seconds"]) == {"load", "seeds", "data rate", "search"}
+    assert set(summary["seconds"]) == {"load", "seeds", "agreement", "data rate", "search"}
 
 
 def test_every_finding_in_the_file_holds(sex_audit: Audit, census: Dataset, census_network: FeedForward) -> None:
@@ -152,7 +152,10 @@ def test_a_users_own_module_in_a_temporary_folder(census: Dataset) -> None:
     folder = result.folder
     assert result.summary["data_rate"]["all"]["rate"] == 1.0  # everyone flips with age
     assert result.summary["search"]["success_rate"] == 1.0
-    assert result.summary["model"] == {"name": "OnlyAge", "output": "logits", "offers": ["scores", "gradients"]}
+    model = result.summary["model"]
+    assert (model["name"], model["output"], model["offers"]) == ("OnlyAge", "logits", ["scores", "gradients"])
+    right = labels_of(OnlyAge(), census.codes) == census.labels
+    assert model["agreement"]["share"] == pytest.approx(right.mean())
     del result
     import gc
 

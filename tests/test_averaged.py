@@ -131,6 +131,9 @@ def test_a_black_box_is_named_in_the_file_and_stays_where_it_is(
     inner, _ = load_module(data, "boxes_for_averages:make")
     model = averaged(inner, space, output="probabilities")
     save_averaged(model, DESCRIPTION, tmp_path / "mean", inner="boxes_for_averages:make")
+    with pytest.raises(EvenhandError, match="EVENHAND_TRUST='boxes_for_averages:make'"):
+        load_module(data, str(tmp_path / "mean.safetensors"))
+    monkeypatch.setenv("EVENHAND_TRUST", "boxes_for_averages:make")
     loaded, _ = load_module(data, str(tmp_path / "mean.safetensors"))
     x = torch.tensor(data.clipped, dtype=torch.float32)
     assert torch.equal(loaded(x), model(x))

@@ -205,6 +205,7 @@ def test_broken_files_are_refused_in_one_line(name: str, content: bytes, tmp_pat
         (r"split_feature=\S+", "split_feature=77"),
         (r"cat_boundaries=0 \S+", "cat_boundaries=0 900"),
         (r"num_cat=\d+", "num_cat=0"),
+        (r"num_tree_per_iteration=1", "num_tree_per_iteration=90"),
     ],
 )
 def test_lightgbm_trees_that_point_outside_are_refused(pattern: str, replacement: str, tmp_path: Path) -> None:
@@ -214,6 +215,63 @@ def test_lightgbm_trees_that_point_outside_are_refused(pattern: str, replacement
     (tmp_path / "model.txt").write_text(re.sub(pattern, replacement, text, count=1))
     with pytest.raises(EvenhandError, match="point outside"):
         open_lightgbm(data, tmp_path / "model.txt", None)
+
+
+@pytest.mark.parametrize(
+    "again", ["left_child=100000000", "max_feature_idx=90", "nonsense", "leaf_value=1\rleft_child=9"]
+)
+def test_lightgbm_files_that_can_be_read_in_two_ways_are_refused(again: str, tmp_path: Path) -> None:
+    data = people()
+    text = lightgbm_model(data, frame_of(data)).model_to_string()
+    after = "max_feature_idx" if "idx" in again else "left_child"
+    (tmp_path / "model.txt").write_text(re.sub(rf"^({after}=.*)$", rf"\1\n{again}", text, count=1, flags=re.MULTILINE))
+    with pytest.raises(EvenhandError, match=r"stands in it twice or without a value|its lines end"):
+        open_lightgbm(data, tmp_path / "model.txt", None)
+
+
+def test_lightgbm_begins_its_trees_where_the_check_does(tmp_path: Path) -> None:
+    data = people()
+    model = lightgbm_model(data, frame_of(data))
+    (tmp_path / "model.txt").write_text(re.sub(r"tree_sizes=\d+", "tree_sizes=100000000", model.model_to_string()))
+    expected = torch.tensor(np.asarray(model.predict(frame_of(data))), dtype=torch.float32)
+    scores = open_lightgbm(data, tmp_path / "model.txt", None)(codes_of(data))
+    assert torch.allclose(scores[:, 1], expected, atol=1e-6)
+
+
+def test_linear_trees_of_lightgbm(tmp_path: Path) -> None:
+    data = people()
+    matrix = RawMatrix(data)(data.clipped)
+    settings = {"objective": "binary", "linear_tree": True} | QUIET
+    model = lightgbm.train(settings, lightgbm.Dataset(matrix, data.labels), 8)
+    model.save_model(tmp_path / "model.txt")
+    expected = torch.tensor(np.asarray(model.predict(matrix)), dtype=torch.float32)
+    scores = open_lightgbm(data, tmp_path / "model.txt", None)(codes_of(data))
+    assert torch.allclose(scores[:, 1], expected, atol=1e-6)
+    text, count = re.subn(r"^leaf_features=\s*\d+", "leaf_features=77", model.model_to_string(), flags=re.MULTILINE)
+    assert count
+    (tmp_path / "model.txt").write_text(text)
+    with pytest.raises(EvenhandError, match="point outside"):
+        open_lightgbm(data, tmp_path / "model.txt", None)
+
+
+def test_lightgbm_with_ordered_categories_of_pandas() -> None:
+    data = people()
+    rows = frame_of(data)
+    rows["job"] = rows["job"].cat.set_categories(["nurse", "clerk", "teacher", "driver"], ordered=True)
+    model = lightgbm_model(data, rows)
+    expected = torch.tensor(np.asarray(model.predict(rows)), dtype=torch.float32)
+    assert torch.allclose(wrap_booster(data, model, None)(codes_of(data))[:, 1], expected, atol=1e-6)
+    rows["age"] = rows["age"].astype(pd.CategoricalDtype(sorted(set(rows["age"])), ordered=True))
+    with pytest.raises(EvenhandError, match=r"4 columns of pandas categories, .* sex, region_code; the others"):
+        wrap_booster(data, lightgbm_model(data, rows), None)
+
+
+def test_an_old_xgboost_is_told_which_version_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = people()
+    model = xgboost_model(data, frame_of(data))
+    monkeypatch.delattr(xgboost.Booster, "get_categories")
+    with pytest.raises(EvenhandError, match=r'xgboost 3\.1 or later: pip install "xgboost>=3\.1"'):
+        wrap_booster(data, model, None)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 import yaml
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import evenhand
@@ -198,6 +200,34 @@ def test_front_matter_of_any_form_is_kept(runs: dict[str, Path], tmp_path: Path,
     assert "# Mine" in path.read_text()
 
 
+def test_a_marker_in_a_sentence_is_a_quote(runs: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    before = f"# Mine\n\nWe put `{BEGIN}` and {END} around it.\n\nMy words.\n\n"
+    path.write_text(f"{before}{BEGIN}\nold\n{END}\n\nMore, up to {END}.\n")
+    run(runs["audit"], "-o", path)
+    text = path.read_text()
+    assert before in text
+    assert text.endswith(f"\n{END}\n\nMore, up to {END}.\n")
+    assert "\nold\n" not in text
+    quoted = "# Mine\n\n" + before
+    path.write_text(quoted)
+    with pytest.raises(EvenhandError, match="holds no section"):
+        run(runs["audit"], "-o", path)
+    assert path.read_text() == quoted
+
+
+@pytest.mark.parametrize(
+    "lines", [[BEGIN], [END], [END, BEGIN], [BEGIN, END, BEGIN, END], [BEGIN, BEGIN, END], [BEGIN, END, END]]
+)
+def test_markers_that_are_no_pair_are_an_error(runs: dict[str, Path], tmp_path: Path, lines: list[str]) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# Mine\n" + "\nmy words\n".join(lines) + "\nmy words\n")
+    text = path.read_text()
+    with pytest.raises(EvenhandError, match="Leave one of each"):
+        run(runs["audit"], "-o", path)
+    assert path.read_text() == text
+
+
 def test_other_files_are_not_overwritten(runs: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "README.md"
     path.write_text("my own words\n")
@@ -244,10 +274,37 @@ def test_a_command_names_the_model_and_no_folders_of_this_machine(runs: dict[str
     assert "/home" not in command
 
 
-def test_an_interrupted_run_says_so(runs: dict[str, Path]) -> None:
-    summary = summary_of(runs["measure"])
-    assert not any("interrupted" in limit for limit in card_run(summary).limits)
-    assert any("interrupted" in limit for limit in card_run(summary | {"stopped": "interrupted"}).limits)
+def test_a_run_that_ended_early_says_why(runs: dict[str, Path]) -> None:
+    def ended(stopped: str) -> list[str]:
+        limits = card_run(summary_of(runs["measure"]) | {"stopped": stopped}).limits
+        return [limit for limit in limits if "less was looked at" in limit]
+
+    assert ended("completed") == []
+    assert ended("interrupted")[0].startswith("The run was interrupted:")
+    assert ended("model-failed")[0].startswith("The model failed on the way:")
+
+
+def test_what_was_ruled_out_is_said_as_the_report_does(runs: dict[str, Path]) -> None:
+    for kind, words in [("audit", "7 more samples would be findings, but one of the pair is impossible."),
+                        ("text", "7 more pairs did not count: less similar than was asked for.")]:  # fmt: skip
+        summary = summary_of(runs[kind])
+        summary["search"]["ruled_out"] = 7
+        assert words in card_run(summary).said
+
+
+def test_a_model_or_data_from_python_are_said_to_be(runs: dict[str, Path]) -> None:
+    def by_code(codes: NDArray[np.float32]) -> NDArray[np.float64]:
+        return (codes[:, 0] > 1).astype(float)
+
+    measured = evenhand.measure_table("credit", "sex", model=by_code, inputs="codes", half_width=0.1).summary
+    section = render_section([card_run(measured)], "1")
+    assert "--inputs codes" in card_run(measured).command
+    assert "have to be passed from Python again" in section
+    assert "from Python" in run(runs["repair"])  # of a network and a table in memory
+    for kind in ("audit", "measure", "text"):
+        assert "from Python" not in run(runs[kind])
+    measured["config"] |= {"model": "nets/model.skops", "dataset": "people.toml"}
+    assert card_run(measured).from_python == ""
 
 
 def test_strong_words_are_left_out(runs: dict[str, Path]) -> None:

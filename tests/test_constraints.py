@@ -161,7 +161,9 @@ def test_neighbours_keep_to_the_reach_of_their_rows() -> None:
     assert (x[:, 1] == people[:, 1]).all()
     assert (x[:, 2] >= people[:, 2]).all()
     assert (x[:, 3] <= people[:, 3]).all()
-    assert (x != people).any()
+    assert ((x[:, 5] - people[:, 5]) % 3 == 0).all()
+    assert ((x != people).sum(axis=1) >= 2).mean() > 0.8  # one that is at the end of its way stays, the others move
+    assert "as far as the schema lets it move" in population.words
 
 
 def test_seeds_are_possible_people() -> None:

@@ -198,5 +198,8 @@ def test_a_csv_file_may_hold_line_breaks_and_must_be_utf8(tmp_path: Path) -> Non
     (tmp_path / "a.csv").write_text('a,b\n"x\ny",1\n')
     assert read_table(tmp_path / "a.csv")["a"].tolist() == ["x\ny"]
     (tmp_path / "a.csv").write_bytes("a,b\nü,1\n".encode("latin-1"))
-    with pytest.raises(EvenhandError, match="Save it as UTF-8"):
+    with pytest.raises(EvenhandError, match=r"invalid UTF8 data\. It is not UTF-8: Save it as UTF-8"):
+        read_table(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("a,b\nü,1\n", encoding="utf-16")
+    with pytest.raises(EvenhandError, match=r"it is written in UTF-16\. Save it as UTF-8"):
         read_table(tmp_path / "a.csv")

@@ -277,3 +277,27 @@ def test_a_full_audit_of_an_endpoint(folder: Path) -> None:
         return np.array([score(person) > 0.5 for person in people], dtype=np.int64)
 
     check_again(data_of(folder), findings, ask)
+
+
+@pytest.mark.parametrize("answer", ["random", "by batch"])
+def test_an_endpoint_that_is_no_function_of_a_row_is_refused(answer: str, folder: Path) -> None:
+    """What the adapter remembers must not hide it."""
+    rng = np.random.default_rng(0)
+
+    def fault(handler: Any, rows: list[dict[str, Any]]) -> bool:
+        mean = np.mean([person["age"] for person in rows])
+        scores = rng.random(len(rows)) if answer == "random" else [float(row["age"] > mean) for row in rows]
+        handler.answer({"predictions": list(map(float, scores))})
+        return True
+
+    with serving(fault) as server:
+        done = CliRunner().invoke(app, ["model", str(folder / "people.toml"), "--model", server.url])
+    assert "in another batch" in str(done.exception)
+
+
+def test_a_model_that_is_worse_than_one_label_is_remarked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "turned.py").write_text("def no(frame):\n    return 1.0 * (frame['income'] < 5)\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    shown = CliRunner().invoke(app, ["model", "people.toml", "--model", "turned:no"]).stdout
+    assert "that is less: are the classes" in " ".join(shown.split())

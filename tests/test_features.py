@@ -13,7 +13,9 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import Decoder, numbers_of
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.features import FeatureEntry, Features, wrap_module
+from evenhand.models.adapters.feature_entries import FeatureEntry
+from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features import wrap_module
 from evenhand.models.classifier import SMALLEST_CALL, Classifier
 from evenhand.models.conformance import conformance
 from tests.adapter_world import codes_of, people

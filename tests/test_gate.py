@@ -94,15 +94,45 @@ def test_an_error_in_one_check_does_not_stop_the_others(folder: Path) -> None:
     assert "HELD: 0.00% of all 40 rows of people" in done.stdout
 
 
-def test_an_error_that_nobody_foresaw_is_shown_with_its_trace(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("error", "words"), [(KeyError("surprise"), "KeyError: 'surprise'"), (SystemExit(0), "0")])
+def test_an_error_that_nobody_foresaw_is_shown_with_its_trace(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, words: str
+) -> None:
     def surprise(*arguments: Any, **settings: Any) -> None:
-        raise KeyError("surprise")
+        raise error  # as raised
 
     monkeypatch.setattr("evenhand.gate.run.run_check", surprise)
     done = run(folder, DEFAULTS + HELD + EXCEEDED)
     assert done.exit_code == 2
-    assert done.stdout.count("ERROR: KeyError: 'surprise'") == 2
-    assert 'raise KeyError("surprise")' in done.stdout
+    assert len(re.findall(rf"ERROR: .*{re.escape(words)}", done.stdout)) == 2
+    assert "raise error  # as raised" in done.stdout
+
+
+def test_a_model_that_ends_the_process_does_not_pass_the_gate(folder: Path) -> None:
+    (folder / "gate_models.py").write_text(MODELS + "\ndef broken():\n    raise SystemExit(0)\n")
+    done = run(folder, DEFAULTS + BROKEN + HELD)
+    assert done.exit_code == 2
+    assert "SystemExit" in done.stdout
+    assert "HELD: " in done.stdout
+
+
+def test_an_error_outside_the_checks_is_no_exceeded_rate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def surprise(*arguments: Any) -> str:
+        raise KeyError("surprise")
+
+    monkeypatch.setattr("evenhand.gate.outputs.junit.junit", surprise)
+    done = run(folder, DEFAULTS + HELD, "--junit", str(folder / "junit.xml"))
+    assert done.exit_code == 2
+    assert "error: the gate failed: KeyError: 'surprise'" in done.stderr
+
+
+def test_a_summary_page_that_cannot_be_written_hides_nothing(folder: Path) -> None:
+    outputs = '[outputs]\njunit = "junit.xml"\n\n'
+    done = run(folder, DEFAULTS + outputs + HELD, "--json", GITHUB_STEP_SUMMARY=str(folder))
+    assert isinstance(done.exception, EvenhandError)  # the command ends with 2
+    assert f"Cannot write to {folder}" in str(done.exception)
+    assert json.loads(done.stdout)["exit_code"] == 0
+    assert (folder / "junit.xml").is_file()
 
 
 def test_a_failing_check_is_stored_beside_the_gate_file_and_replayed(folder: Path) -> None:
@@ -174,6 +204,16 @@ def test_a_wrong_gate_file_is_refused_with_the_place(folder: Path, text: str, wo
     with pytest.raises(EvenhandError) as caught:
         GateFile.load(folder / "gate.toml")
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [(b'max_rate = 0.1\nname = "\xff"', "line 2, column 9 is not UTF-8"), (b"a = " + b"[" * 100_000, "too deep")],
+)
+def test_a_gate_file_that_cannot_be_read_is_refused(folder: Path, written: bytes, words: str) -> None:
+    (folder / "gate.toml").write_bytes(written)
+    with pytest.raises(EvenhandError, match=f"gate.toml is not valid TOML: .*{words}"):
+        GateFile.load(folder / "gate.toml")
 
 
 def test_a_place_that_cannot_be_written_is_found_out_before_the_work(folder: Path) -> None:

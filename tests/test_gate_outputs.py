@@ -136,6 +136,20 @@ def test_markdown_has_a_row_for_each_check_and_the_pairs(gate_run: GateRun) -> N
     assert "Some checks could not be made." in text
 
 
+def test_the_sentence_of_the_summary_tells_held_from_not_shown(checks: list[CheckRun]) -> None:
+    def sentence(*some: CheckRun) -> str:
+        return markdown(GateRun(Path("gate.toml"), datetime.now(UTC), list(some))).splitlines()[2]
+
+    held, exceeded, few, broken = checks
+    let_pass = entry("few", 15, undecided="pass")
+    passed = CheckRun(let_pass, outcome_of(let_pass, blind(), [5] * 20))
+    assert sentence(held) == "All checks held."
+    assert sentence(held, passed) == "1 of 2 checks could not be shown to hold, which is let pass; none is exceeded."
+    assert sentence(held, few) == "1 of 2 checks could not be shown to hold; none is exceeded."
+    assert sentence(held, few, exceeded) == "Some checks did not hold."
+    assert sentence(exceeded, broken) == "Some checks could not be made."
+
+
 @pytest.mark.parametrize("write", [junit, sarif, markdown])
 def test_the_same_run_is_written_the_same(gate_run: GateRun, write: Callable[[GateRun], str]) -> None:
     assert write(gate_run) == write(gate_run)

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import ModelGone
 from evenhand.models.adapters.http_endpoint import EndpointAdapter, open_address, open_described_endpoint
+from evenhand.models.classifier import ModelGone
 from evenhand.models.conformance import conformance
 from tests.adapter_world import codes_of, people
 
@@ -232,6 +232,23 @@ def test_a_refusal_is_not_retried_and_quotes_the_server_but_no_secret(
         assert server.headers["X-Team"] == "audit"
     assert len(server.requests) == 1
     assert "geheim" not in str(caught.value)
+    assert "geheim" not in json.dumps(adapter.facts())
+
+
+@pytest.mark.parametrize("good", [False, True])
+def test_a_key_in_the_address_is_not_quoted_not_even_in_part(good: bool) -> None:
+    def echo(handler: Handler, rows: list[dict[str, Any]]) -> bool:
+        words = "sorry " + "." * 175 + f" {handler.path} or geheim+4711/wert is no key"
+        handler.answer(words, 200 if good else 403)
+        return True
+
+    with serving(echo) as server:
+        adapter = open_described_endpoint(
+            people(), {"url": f"{server.url}?key=geheim%2B4711%2Fwert&geheim-allein", "wait": 0.001, "retries": 1}, "it"
+        )
+        with pytest.raises(EvenhandError, match="sorry") as caught:
+            adapter(codes_of(people()))
+    assert "gehei" not in str(caught.value)
     assert "geheim" not in json.dumps(adapter.facts())
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,6 +85,14 @@ def test_rules_in_words(rule: dict[str, Any], words: str) -> None:
 def test_mistakes_in_rules(rule: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Impossible.of(rule, ATTRIBUTES)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(10, 90)), min_size=1))
+def test_a_rule_applies_where_all_its_values_meet(people: list[tuple[int, int, int]]) -> None:
+    rule = Impossible.of({"relationship": ["Husband", "Child"], "age": {"below": 18}}, ATTRIBUTES[:3])
+    lower = np.array([attribute.domain[0] for attribute in ATTRIBUTES[:3]])
+    wanted = [relationship in (0, 2) and age < 18 for relationship, _, age in people]
+    assert rule.applies_to(np.array(people, dtype=np.int32), lower).tolist() == wanted
 
 
 @given(st.integers(1, 40), st.integers(-20, 20), st.integers(0, 60), st.integers(-500, 500))

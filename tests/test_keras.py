@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.features import Features
+from evenhand.models.adapters.feature_matrix import Features
 from evenhand.models.adapters.keras_models import open_keras, wrap_keras
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
@@ -62,6 +62,9 @@ def test_a_functional_model_with_a_shortcut(tmp_path: Path) -> None:
     layers, start = keras.layers, keras.Input((WIDTH,))
     hidden = layers.Dense(8, activation="gelu", kernel_regularizer="l2")(layers.LayerNormalization()(start))
     both = keras.ops.add(hidden, layers.Dense(8, activation=keras.activations.tanh)(hidden))
+    within = keras.Sequential([layers.Dense(8, kernel_constraint="max_norm", dtype=keras.DTypePolicy("float32"))])
+    within.compile("adam", "mse", metrics=["accuracy"])
+    both = keras.ops.relu(keras.ops.clip(within(both), -1, 1))
     keras.Model(start, layers.Dense(2)(layers.Concatenate()([both, start]))).save(tmp_path / "net.keras")
     assert conformance(open_keras(DATA, tmp_path / "net.keras", "standard"), DATA).gradients
 
@@ -152,6 +155,11 @@ def test_a_lambda_layer_is_refused_and_its_code_never_runs(tmp_path: Path) -> No
             {"module": "keras.config", "class_name": "enable_unsafe_deserialization", "config": {}},
             "not of Keras itself",
         ),
+        (
+            {"module": "keras.src.trainers.data_adapters.data_adapter", "class_name": "DataAdapter", "config": {}},
+            "not of Keras itself",
+        ),
+        ({"module": "keras", "class_name": "Variable", "config": {}}, "a keras Variable and not of Keras itself"),
         ({"module": "keras.layers", "class_name": "TorchModuleWrapper", "config": {"module": "gAQ="}}, "a pickle"),
         ({"module": "keras.layers", "class_name": "StringLookup", "config": {"vocabulary": "/etc/passwd"}}, "another"),
     ],

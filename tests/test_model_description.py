@@ -4,15 +4,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import skops.io
 import torch
+from sklearn.linear_model import LogisticRegression
 from torch import Tensor, nn
 
+from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.description import open_described
-from evenhand.models.adapters.features import FeatureEntry, Features, wrap_module
+from evenhand.models.adapters.feature_entries import FeatureEntry
+from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features import wrap_module
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
-from tests.adapter_world import codes_of, people
+from tests.adapter_world import codes_of, features_and_label, people
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
 DATA = people()
@@ -85,6 +91,34 @@ def test_classes_in_another_order(tmp_path: Path) -> None:
     x = codes_of(data)
     assert torch.equal(ordered(x), plain(x)[:, [1, 2, 0]])  # no, later, yes
     assert conformance(ordered, data).gradients
+
+
+def test_classes_that_the_model_itself_names(tmp_path: Path) -> None:
+    features, labels = features_and_label(2)
+    skops.io.dump(LogisticRegression().fit(features[["age", "income"]], labels), tmp_path / "net.skops")  # no, yes
+    turned = Dataset(
+        DATA.schema.model_copy(update={"label": Label(column=DATA.schema.label.column, values=["yes", "no"])}),
+        DATA.codes,
+        1 - DATA.labels,
+        DATA.train,
+    )
+    plain, _ = load_module(turned, tmp_path / "net.skops")
+    same, other = (tmp_path / f"{name}.toml" for name in ("same", "other"))
+    same.write_text('file = "net.skops"\nclasses = ["no", "yes"]')
+    assert torch.equal(open_described(turned, same, None)(codes_of(turned)), plain(codes_of(turned)))
+    other.write_text('file = "net.skops"\nclasses = ["yes", "no"]')
+    with pytest.raises(EvenhandError, match=r"classes = yes, no, but the model itself says .* are no, yes"):
+        open_described(turned, other, None)
+
+
+def test_classes_that_the_model_merely_counts_are_named_by_the_description(tmp_path: Path) -> None:
+    features, labels = features_and_label(2)
+    model = LogisticRegression().fit(features[["age", "income"]], (labels == "no").astype(int))  # 0 is yes
+    skops.io.dump(model, tmp_path / "net.skops")
+    (tmp_path / "d.toml").write_text('file = "net.skops"\nclasses = ["yes", "no"]')
+    scores = open_described(DATA, tmp_path / "d.toml", None)(codes_of(DATA))
+    expected = model.predict_proba(features[["age", "income"]])[:, ::-1]
+    torch.testing.assert_close(scores, torch.tensor(expected.copy(), dtype=torch.float32))
 
 
 @pytest.mark.parametrize("form", ["logits", "probabilities"])

@@ -21,7 +21,8 @@ from torch import nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.adapters.features import Features, NetworkAdapter, wrap_module
+from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features import NetworkAdapter, wrap_module
 from evenhand.models.adapters.onnx_models import open_onnx
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
@@ -434,6 +435,69 @@ def absurd_input(path: Path) -> None:
 def terabytes_on_the_way(path: Path) -> None:
     nodes = [*START, node("ConstantOfShape", "terabytes", "k"), node("ReduceSum", "k", "s"), node("Add", "a", "s", "h")]
     saved(path, [*nodes, *END], weights_of() | {"terabytes": np.array([2**20, 2**20], np.int64)})
+
+
+def computed_size(path: Path) -> None:
+    nodes = [node("Exp", "power", "e"), node("Cast", "e", "s", to=INT64), node("ConstantOfShape", "s", "k")]
+    nodes += [node("ReduceMax", "k", "top", keepdims=0), *START, node("Add", "a", "top", "h")]
+    saved(path, [*nodes, *END], weights_of() | {"power": np.array([20], np.float32)})
+
+
+def size_of_a_person(path: Path) -> None:
+    nodes = [*START, node("ReduceMax", "a", "m1", keepdims=0), node("Cast", "m1", "s", to=INT64)]
+    nodes += [node("Range", "zero", "s", "one", "r"), node("Cast", "r", "f", to=FLOAT), node("ReduceMax", "f", "top")]
+    numbers = {"zero": np.array(0, np.int64), "one": np.array(1, np.int64)}
+    saved(path, [*nodes, node("Add", "a", "top", "h"), *END], weights_of() | numbers)
+
+
+def rows_by_the_million(path: Path) -> None:
+    nodes = [*START, node("Shape", "a", "s"), node("Mul", "s", "million", "big"), node("Expand", "half", "big", "wide")]
+    nodes += [node("ReduceMax", "wide", "top", keepdims=0), node("Add", "a", "top", "h")]
+    saved(path, [*nodes, *END], weights_of() | {"million": np.array([10**6], np.int64)})
+
+
+def lie_about_a_shape(path: Path) -> None:
+    rows_by_the_million(path)
+    model = onnx.load(path)
+    model.graph.value_info.append(onnx.helper.make_tensor_value_info("wide", FLOAT, [1, 1]))
+    path.write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("make", [computed_size, size_of_a_person, rows_by_the_million, lie_about_a_shape])
+def test_computed_sizes_are_refused_unless_they_follow_from_constants_and_the_rows(
+    tmp_path: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / "net.onnx")
+    no_session(monkeypatch)
+    with pytest.raises(EvenhandError, match=r"cannot be told before it is run|elements for 1,024 rows"):
+        open_onnx(DATA, tmp_path / "net.onnx", "standard")
+
+
+def test_sizes_that_follow_from_the_rows_are_read(tmp_path: Path) -> None:
+    nodes = [
+        *START,
+        node("Shape", "a", "s"),
+        node("Gather", "s", "first", "n"),
+        node("Concat", "n", "last", "sides", axis=0),
+    ]
+    nodes += [node("ConstantOfShape", "sides", "k"), node("Add", "a", "k", "d"), node("Tile", "d", "twice", "t")]
+    nodes += [node("Slice", "t", "first", "last", "axis", "e"), node("Expand", "e", "s", "h")]
+    path = saved(tmp_path / "net.onnx", [*nodes, *END], weights_of() | {"twice": np.array([1, 2], np.int64)})
+    plain = saved(tmp_path / "plain.onnx", [*START, node("Identity", "a", "h"), *END], weights_of())
+    adapters = [open_onnx(DATA, each, "standard") for each in (path, plain)]
+    torch.testing.assert_close(*(adapter(codes_of(DATA)) for adapter in adapters))
+
+
+def test_a_file_that_returns_only_labels(tmp_path: Path) -> None:
+    data, (_, labels) = people(3), features_and_label(3)
+    trees = GradientBoostingClassifier(n_estimators=5, random_state=0).fit(matrix(data), labels)
+    path = skl(trees, matrix(data)[:1], tmp_path / "m.onnx", options={"zipmap": False})
+    model = onnx.load(path)
+    del model.graph.output[1]
+    path.write_bytes(model.SerializeToString())
+    adapter = open_onnx(data, path, "onehot")
+    given = [data.schema.label.values[place] for place in adapter(codes_of(data)).argmax(dim=1)]
+    assert given == trees.predict(matrix(data)).tolist()
 
 
 def short_weight(path: Path) -> None:

@@ -61,7 +61,7 @@ def test_the_method_follows_from_what_a_model_offers() -> None:
     assert (found.findings["sample_code.age"] > 40).all()  # only there does the function look at sex
     census = evenhand.audit("census", "sex", seeds=5, steps=2)
     assert census.summary["config"]["method"] == DEFAULT
-    with pytest.raises(EvenhandError, match="adf need gradients, and this model gives none: it is a function"):
+    with pytest.raises(EvenhandError, match="adf needs gradients, and this model gives none: it is a function"):
         evenhand.audit(data, "sex", model=by_age_and_sex, method="adf")
 
 
@@ -118,7 +118,9 @@ def test_trying_a_model_says_what_it_offers(own_code: str) -> None:
     assert "margin" in shown.stdout
 
 
-def test_the_average_of_any_model_can_be_written_and_asked_again(own_code: str) -> None:
+def test_the_average_of_any_model_can_be_written_and_asked_again(
+    own_code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done = command(
         "repair", "census", "-p", "sex", "--model", f"{own_code}:score", "--by", "average", "--seeds", "20", "--steps",
         "10", "--out", "repaired", "--quiet",
@@ -127,19 +129,76 @@ def test_the_average_of_any_model_can_be_written_and_asked_again(own_code: str) 
     before = command(
         "audit", "census", "-p", "sex", "--model", f"{own_code}:score", "--seeds", "20", "--steps", "5", "--json"
     )
-    after = command(
+    again = ["audit", "census", "-p", "sex", "--model", "repaired/model.safetensors", "--seeds", "20", "--steps", "5"]
+    assert f"EVENHAND_TRUST='{own_code}:score'" in str(command(*again).exception)  # a file alone imports nothing
+    monkeypatch.setenv("EVENHAND_TRUST", f"{own_code}:score")
+    after = command(*again, "--json")
+    assert json.loads(before.stdout)["data_rate"]["all"]["discriminatory"] > 0
+    assert json.loads(after.stdout)["data_rate"]["all"]["discriminatory"] == 0
+    assert json.loads(after.stdout)["search"]["findings"]["total"] == 0
+
+
+def test_the_average_of_a_file_has_it_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import skops.io
+    from sklearn.tree import DecisionTreeClassifier
+
+    from evenhand.data.decoding import Decoder
+
+    monkeypatch.chdir(tmp_path)
+    data = evenhand.load_dataset("census")
+    raw = Decoder(data.schema).frame(data.clipped)[["age", "hours-per-week"]]
+    tree = DecisionTreeClassifier(max_depth=4, random_state=0).fit(raw, data.labels)
+    skops.io.dump(tree, "tree.skops")
+    repaired = evenhand.repair_table("census", "age", by="average", model="tree.skops", out="fixed", seeds=20, steps=5)
+    assert (tmp_path / "fixed" / "model.inner.skops").is_file()
+    Path("tree.skops").unlink()
+    Path("fixed").rename("moved")
+    after = evenhand.audit("census", "age", model="moved/model.safetensors", seeds=20, steps=5)
+    assert repaired.summary["chosen"] == "average"
+    assert after.summary["data_rate"]["all"]["discriminatory"] == 0
+
+
+def test_a_decorated_function_is_a_model_and_no_factory(own_code: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{own_code}.py"
+    path.write_text(
+        path.read_text() + "\nimport torch\n\n@torch.no_grad()\ndef quiet(frame):\n    return score(frame)\n"
+    )
+    assert command("model", "census", "--model", f"{own_code}:quiet").exit_code == 0
+
+
+@pytest.mark.parametrize("later", ["float('nan') * score(frame)", "[0.5]", "exit()"])
+def test_a_model_that_goes_wrong_later_leaves_what_was_found(own_code: str, tmp_path: Path, later: str) -> None:
+    path = tmp_path / f"{own_code}.py"
+    path.write_text(path.read_text().replace('raise RuntimeError("the licence has run out")', f"return {later}"))
+    done = command(
         "audit",
         "census",
         "-p",
         "sex",
         "--model",
-        "repaired/model.safetensors",
+        f"{own_code}:breaks",
         "--seeds",
         "20",
         "--steps",
-        "5",
-        "--json",
+        "500",
+        "--out",
+        "kept",
     )
-    assert json.loads(before.stdout)["data_rate"]["all"]["discriminatory"] > 0
-    assert json.loads(after.stdout)["data_rate"]["all"]["discriminatory"] == 0
-    assert json.loads(after.stdout)["search"]["findings"]["total"] == 0
+    assert "kept in kept" in str(done.exception)
+    assert len(pd.read_parquet("kept/findings.parquet")) > 20
+
+
+def test_one_thread_asks_a_model_of_ones_own() -> None:
+    import threading
+
+    asking = threading.Lock()
+
+    def alone(frame: pd.DataFrame) -> Any:
+        assert asking.acquire(blocking=False), "asked by two threads at once"
+        try:
+            return by_age_and_sex(frame)
+        finally:
+            asking.release()
+
+    found = evenhand.measure_table(people(), "sex", model=alone, half_width=0.02)
+    assert found.summary["measured"][0]["populations"][0]["rate"] > 0

@@ -164,6 +164,34 @@ def test_no_number(evenhand_check):
     result.stdout.fnmatch_lines(["*evenhand_max_rate is 'little', which is no number.*"])
 
 
+def test_a_test_with_the_marker_must_use_the_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_forgotten="import pytest\n\n@pytest.mark.evenhand(max_rate=0)\ndef test_it():\n    pass")
+    result = run(pytester)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*test_forgotten.py::test_it has @pytest.mark.evenhand but does not use*"])
+
+
+def test_the_marker_of_a_module_is_for_those_that_use_the_fixture(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_module="""
+import pytest
+pytestmark = pytest.mark.evenhand(max_rate=0.5)
+
+@pytest.fixture
+def through(evenhand_check):
+    return evenhand_check
+
+@pytest.mark.evenhand(max_rate=0)
+def test_with(through):
+    pass
+
+def test_without():
+    pass
+"""
+    )
+    run(pytester).assert_outcomes(passed=2)
+
+
 def test_two_checks_of_one_test_keep_their_pairs_apart(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_twice=WORLD

@@ -89,7 +89,8 @@ def test_help_fits_80_columns_and_gives_examples() -> None:
 
 
 @pytest.mark.parametrize("model", ["net.safetensors", "box_to_repair:make", "box_to_repair:exact"])
-def test_an_averaged_model_is_a_file_to_audit(run: Run, model: str) -> None:
+def test_an_averaged_model_is_a_file_to_audit(run: Run, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENHAND_TRUST", model)
     done = repair(run, "--by", "average", model=model)
     assert done.code == 0
     assert files("out") == MODEL_FILES | {"report.html", "summary.json"}

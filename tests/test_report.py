@@ -17,7 +17,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks
-from evenhand.report.page import flip_matrix, origin, pair_rows, write_report
+from evenhand.report.flips import flip_matrix, pair_rows
+from evenhand.report.page import origin, write_report
 from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, read_statistics
 from evenhand.report.text import command_line, percent
 from evenhand.runs.audit import FINDINGS, REPORT, Audit
@@ -289,6 +290,16 @@ def test_page_says_what_was_found(found: Audit) -> None:
     assert f"{clipped:,} rows of {len(found.data.codes):,} hold a missing value" in text
     assert command_line(found.summary["config"]) in text
     assert found.data.schema.card.licence in text
+
+
+def test_page_says_which_rows_were_checked(schema_file: Path, tmp_path: Path) -> None:
+    schema_file.write_text(schema_file.read_text() + '\n[[impossible]]\nsex = "f"\ncity = "Y"\n')
+    audit = evenhand.audit(str(schema_file), "sex", model=Indifferent(), seeds=5, steps=2, out=tmp_path / "out")
+    text, rate = page_of(audit).text, audit.summary["data_rate"]["all"]
+    assert rate["population"] == "all rows of people that its rules call possible"
+    assert f"value of sex: {rate['population']} ({rate['samples']} rows). A row counts" in text
+    assert rate["samples"] < 40
+    assert "at random, were" not in text
 
 
 def test_cards_mark_just_what_differs(found: Audit) -> None:

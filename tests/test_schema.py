@@ -290,14 +290,18 @@ b = ["v", "x"]
     ("old", "new", "place"),
     [
         ("domain = [0, 3]", 'domain = [0, "x"]', r"line 11, column 14 \(attribute 1 \('a'\), domain, 1\)"),
-        ("domain = [0, 3]", "domain = [3, 0]", r"line 11, column 1 \(attribute 1 \('a'\)\): a number needs a domain"),
-        ('kind = "number"\n', "", r"line 8, column 1 \(attribute 1 \('a'\), kind\): Field required"),
+        (
+            "domain = [0, 3]",
+            "domain = [3, 0]",
+            r"line 11, column 1 \(attribute 1 \('a'\)\): domain = \[3, 0\] is reversed",
+        ),
+        ('kind = "number"\n', "", r"line 8, column 1 \(attribute 1 \('a'\), kind\): this key is needed"),
         ('kind = "number"', '  kind = "numeric"', r"line 10, column 3 \(attribute 1 \('a'\), kind\)"),
         ("'''x'''", "'''u'''", r"line 16, column 1 \(attribute 2 \('b'\)\): categories must be unique"),
         ("code = 3 }", 'code = "c" }', r"line 20, column 26 \(attribute 2 \('b'\), missing, code\)"),
         ('values = ["0", "1"]', 'values = ["0"]', r"line 6, column 1 \(label, values\)"),
         ('name = "people"', 'name = "people"\ncolour = "red"', r"line 2, column 1 \(colour\)"),
-        ('file = "people.csv"\n', "", r"wrong at file: Field required"),
+        ('file = "people.csv"\n', "", r"wrong at file: this key is needed"),
         ('name = "b"', 'name = "a"', r"line 14, column 1 \(attribute 2 \('a'\), name\): attribute names must"),
         ('name = "b"', 'name = "b"\ncolumn = "y"', r"line 15, column 1 \(attribute 2 \('b'\), column\): the attribute"),
         ('b = ["v", "x"]', 'b = ["v", "z"]', r"line 28, column 1 \(impossible, 1\): a rule in impossible names 'z'"),
@@ -339,3 +343,10 @@ def all_keys(content: Any, place: tuple[int | str, ...] = ()) -> Iterator[tuple[
             yield (*place, key), "[[" if is_list_of_tables else key
         if isinstance(value, dict | list):
             yield from all_keys(value, (*place, key))
+
+
+@pytest.mark.parametrize("name", ["", "../../etc", "a/b", ".hidden", "two\nlines"])
+def test_a_name_that_could_leave_the_folder_of_results_is_refused(name: str) -> None:
+    content = schema_of([(0, 1), (0, 1)]).model_dump(by_alias=True) | {"name": name}
+    with pytest.raises(EvenhandError, match="it names folders of results"):
+        Schema.parse(content, where="the test")

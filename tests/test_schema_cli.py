@@ -132,11 +132,13 @@ def test_mistakes_end_with_2_and_leave_nothing(
 
 def test_tables_that_cannot_be_read(evenhand: Command, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "wide.csv").write_text("a,y\n1,2\n", encoding="utf-16")
     (tmp_path / "binary.csv").write_bytes(b"\0\1\2")
     (tmp_path / "sheet.xlsx").write_bytes(b"PK")
     for name, message in [
         ("absent.csv", "There is no table"),
-        ("empty.csv", "Cannot read the table"),
+        ("empty.csv", "empty.csv is empty. Its first line must name the columns"),
+        ("wide.csv", "written in UTF-16. Save it as UTF-8"),
         ("binary.csv", "no table that can be read"),
         ("sheet.xlsx", "no table that can be read: it must be a CSV file"),
         (".", "holds no saved Hugging Face dataset"),
@@ -160,6 +162,31 @@ def test_check_counts_what_does_not_fit(evenhand: Command, schema_file: Path) ->
     assert "10 rows (age 10)" in shown
     assert "sex female with age 50–59: 5 rows" in shown
     assert "never: city Z" in shown
+
+
+def test_codes_without_words_are_pointed_out(evenhand: Command, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("sex,zip,age,y\n" + "0,101,30,1\n1,102,40,0\n" * 20)
+    infer = ("schema", "infer", "t.csv", "--label", "y", "-o", "t.toml", "-q", "--force")
+    assert evenhand(*infer, cwd=tmp_path).returncode == 0
+    checked = evenhand("schema", "check", "t.toml", "--json", cwd=tmp_path)
+    assert json.loads(checked.stdout)["without_words"] == ["sex", "zip", "y"]
+    shown = " ".join(evenhand("schema", "check", "t.toml").stdout.split())
+    assert "without words sex, zip, y: reports will say bare codes" in shown
+    (tmp_path / "t.toml").write_text((tmp_path / "t.toml").read_text().replace('# words = ["…"', 'words = ["…"'))
+    assert json.loads(evenhand("schema", "check", "t.toml", "--json").stdout)["without_words"] == []
+
+
+def test_infer_says_how_it_read_numbers_and_names(evenhand: Command, tmp_path: Path) -> None:
+    rows = "".join(f"{'ab'[row % 2]};{row * 100},25;{'ja' if row % 3 else 'nein'}\n" for row in range(40))
+    (tmp_path / "t.csv").write_text('"race, ethnicity";pay;y\n' + rows)
+    infer = ("schema", "infer", "t.csv", "--label", "y", "-o", "t.toml", "-p")
+    wrong = evenhand(*infer, "race, ethnicity", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "write 'race ethnicity' for the column 'race, ethnicity'" in " ".join(wrong.stderr.split())
+    shown = " ".join(evenhand(*infer, "race ethnicity").stdout.split())
+    assert "Numbers are read with the decimal sign ',': please check." in shown
+    assert "since they separate names" in shown
+    assert evenhand("schema", "check", "t.toml").returncode == 0
 
 
 def test_check_says_the_line_and_column(evenhand: Command, schema_file: Path) -> None:

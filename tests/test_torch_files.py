@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.features import Features, wrap_module
+from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features import wrap_module
 from evenhand.models.adapters.torch_files import open_exported, open_torchscript
 from evenhand.models.conformance import conformance
 from evenhand.models.loading import load_module
@@ -141,6 +143,14 @@ HARMS: dict[str, tuple[str, str]] = {
     "a call out of the operators": ("torch.ops.aten.relu.default", "torch.ops.load_library"),
     "another call of torch": ("torch.ops.aten.relu.default", "torch.hub.load"),
     "a name that is code": ('"name": "relu"', '"name": "relu; import os"'),
+    "a parameter's name that is code": ('"0.weight"', '"w\\", open(\\"TRAP\\", \\"w\\")) #"'),
+    "an argument's name that is code": ('names": ["input"]', 'names": ["input=open(\\"TRAP\\", \\"w\\")"]'),
+    "a call through an argument": ('{"as_tensor": {"name": "linear"}}, "kind"', '{"as_operator": "torch.hub"}, "kind"'),
+    "a file that is written": ("torch.ops.aten.relu.default", "torch.ops.aten.save.default"),
+    "an import by way of the arguments": (
+        r'"in_spec": "[1, {\"type\": \"builtins.tuple\", \"context\": \"null\"',
+        r'"in_spec": "[1, {\"type\": \"builtins.tuple\", \"context\": \"{\\\"fqn\\\": \\\"this\\\"}\"',
+    ),
 }
 
 
@@ -158,6 +168,79 @@ def test_a_program_that_calls_or_evaluates_more_than_a_network_needs_is_refused(
 
     with pytest.raises(EvenhandError, match="which no network needs"):
         open_exported(DATA, changed(tmp_path / "net.pt2", "models/model.json", replace), "standard")
+    assert not trap.exists()
+
+
+def two_in_one(checked: bytes, loaded: bytes) -> bytes:
+    """An archive in which Python's zipfile sees the first one and torch the second: both lists are equally long."""
+    (files, listed, end), (others, other_list, _) = (_parts(each) for each in (checked, loaded))
+    assert len(listed) == len(other_list)
+    # The end says where torch's list begins. Python takes the list that lies before the end and moves its places.
+    moved = bytearray(listed)
+    place, shift = 0, len(others) + len(other_list) - (len(other_list) + len(files))
+    while place < len(moved):
+        sizes = struct.unpack("<HHH", moved[place + 28 : place + 34])
+        (start,) = struct.unpack("<I", moved[place + 42 : place + 46])
+        moved[place + 42 : place + 46] = struct.pack("<I", start + shift)
+        place += 46 + sum(sizes)
+    where = struct.pack("<I", len(others))
+    return others + other_list + files + bytes(moved) + end[:16] + where + end[20:]
+
+
+def _parts(archive: bytes) -> tuple[bytes, bytes, bytes]:
+    end = archive.rfind(b"PK\5\6")
+    size, start = struct.unpack("<II", archive[end + 12 : end + 20])
+    return archive[:start], archive[start : start + size], archive[end:]
+
+
+@pytest.mark.parametrize("kind", ["pt", "pt2"])
+def test_what_is_loaded_is_the_archive_that_was_checked(tmp_path: Path, kind: str) -> None:
+    path, name = tmp_path / f"net.{kind}", "models/model.json"
+    if kind == "pt":
+        name = f"code/__torch__/{__name__.replace('.', '/')}.py"
+        torch.jit.trace(Plain(), torch.zeros(2, WIDTH)).save(path)  # type: ignore[no-untyped-call]
+        good, bad = b"torch.add", b"torch.sub"
+    else:
+        torch.export.save(
+            torch.export.export(
+                Plain(), (torch.zeros(4, WIDTH),), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False
+            ),
+            path,
+        )
+        good, bad = b"aten.add.", b"aten.sub."
+    other = changed(path, name, lambda content: content.replace(good, bad)).read_bytes()
+    same = changed(path, name, lambda content: content).read_bytes()
+    assert other != same
+    path.write_bytes(two_in_one(same, other))
+    opener = open_torchscript if kind == "pt" else open_exported
+    x = codes_of(DATA)
+    torch.testing.assert_close(opener(DATA, path, "standard")(x), wrap_module(DATA, Plain(), "standard")(x))
+
+
+class Plain(nn.Module):
+    """The first two columns and one more."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[:, :2] + x[:, 2:3]
+
+
+class Saves(nn.Module):
+    """Writes what it reads."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.save(x, self.place)
+        return x[:, :2]
+
+
+def test_a_script_that_writes_files_is_refused(tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    torch.jit.script(Saves(str(trap))).save(tmp_path / "net.pt")  # type: ignore[no-untyped-call]
+    with pytest.raises(EvenhandError, match="names 'save', which may reach other files"):
+        open_torchscript(DATA, tmp_path / "net.pt", "standard")
     assert not trap.exists()
 
 

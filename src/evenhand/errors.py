@@ -11,6 +11,13 @@ class EvenhandError(Exception):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvenhandError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = list(known)
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
+    close = nearest(name, names)
+    hint = f" Did you mean '{close}'?" if close else ""
     return EvenhandError(f"There is no {kind} '{name}'.{hint} Known: {', '.join(names)}.")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant, whatever its case; None where none is near."""
+    lower = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
+    return lower[close[0]] if close else None

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evenhand.gate.outcome import Outcome
 
 MARKER = "evenhand"
+FIXTURE = "evenhand_check"
 PROPERTY = "evenhand"  # of a test's report: it reaches the summary from other processes too, and JUnit files
 
 
@@ -39,6 +40,17 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{MARKER}(protected=…, max_rate=…, confidence=…, …): settings of evenhand_check; those of "
         "evenhand.assert_fair",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a test that has the marker for itself but not the fixture: it would pass with nothing checked."""
+    for item in items:
+        marked = any(mark.name == MARKER for mark in item.own_markers)
+        if marked and FIXTURE not in getattr(item, "fixturenames", ()):
+            raise pytest.UsageError(
+                f"{item.nodeid} has @pytest.mark.{MARKER} but does not use {FIXTURE}, so nothing would be checked. "
+                f"Write {FIXTURE} among its arguments and call it, or remove the marker."
+            )
 
 
 @pytest.fixture

@@ -140,6 +140,11 @@ def _audit_texts(
 
     if output is not None:
         raise EvenhandError("--output and --inputs are for models of tables; models of text return logits.")
+    if Path(data).suffix and options["text"] is None and options["label"] is None:
+        raise EvenhandError(
+            f"{data} is a file without a schema. For a table write one: `evenhand schema infer {data} --label COLUMN "
+            f"-o {Path(data).stem}.toml`, then audit that. For texts name the columns: --text COLUMN --label COLUMN."
+        )
     words = load_lexicon(options["lexicon"] or DEFAULT)
     if protected is None:
         raise EvenhandError(

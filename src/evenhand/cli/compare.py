@@ -18,7 +18,15 @@ if TYPE_CHECKING:
 def compare(
     data: Data,
     protected: Protected = None,
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names, or all.")] = "margin,adf,eidig,aequitas",
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            "-m",
+            help="Names, or all.",
+            show_default="margin,adf,eidig,aequitas; without gradients probe,maft,genetic,aequitas",
+        ),
+    ] = None,
     budget: Annotated[
         str, typer.Option("--budget", "-b", help="paper, or rows=N, seconds=N, seeds=N, steps=N, with commas.")
     ] = "paper",
@@ -51,7 +59,7 @@ def compare(
     dataset = load_dataset(data)
     names = [name.strip() for name in protected.split(",")] if protected is not None else dataset.schema.protected
     dataset.schema.protected_indices(names)
-    allowed, chosen = Budget.parse(budget), method_names(methods)
+    allowed, chosen = Budget.parse(budget), None if methods is None else method_names(methods)
     with result_folder(out or free_folder(f"compare-{'-'.join([dataset.name, *names])}")) as folder:
         with ProgressDisplay(dataset.name, quiet=quiet) as display:
             comparison = run_comparison(dataset, names, chosen, allowed, model, seed, device, inputs, display.of_method)

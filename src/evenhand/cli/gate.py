@@ -2,6 +2,7 @@
 
 import json
 import os
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from evenhand.gate.config import GateFile
     from evenhand.gate.run import CheckRun, GateRun
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 2, 130
 
 
 def gate(
@@ -34,29 +35,42 @@ def gate(
 ) -> None:
     """Run the checks of a gate file: is the rate of discriminatory samples at most what is allowed?
 
-    Exit code 0: all held; 1: a rate is exceeded, or too few samples to say; 2: a check could not be made.
+    Exit code 0: all held, or pass without being shown (undecided = "pass"); 1: a rate is exceeded, or too few samples
+    to say; 2: a check could not be made, or something else went wrong.
 
     Examples:
       evenhand gate gate.toml
 
       evenhand gate gate.toml --junit junit.xml --sarif evenhand.sarif
     """
+    given = {"junit": junit, "sarif": sarif, "markdown": markdown}
+    try:
+        code = _gate(file, given, annotations=annotations, quiet=quiet, as_json=as_json)
+    except EvenhandError:
+        raise
+    except KeyboardInterrupt:
+        typer.echo("interrupted; no results were written", err=True)
+        code = INTERRUPTED
+    except Exception as error:  # Python's own exit code for it, 1, would mean that a rate is exceeded
+        typer.echo(f"{traceback.format_exc()}error: the gate failed: {type(error).__name__}: {error}", err=True)
+        code = FAILED
+    raise typer.Exit(code)
+
+
+def _gate(file: Path, given: dict[str, Path | None], *, annotations: bool, quiet: bool, as_json: bool) -> int:
+    """The exit code. What tools read is written first, so that an error on the way hides as little as possible."""
     from evenhand.gate.config import GateFile
 
     gate_file = GateFile.load(file)
-    given = {"junit": junit, "sarif": sarif, "markdown": markdown}
     places = gate_file.outputs | {kind: path for kind, path in given.items() if path is not None}
     _check_places(places)
-    try:
-        run = _run(gate_file, quiet=quiet, silent=quiet or as_json)
-        _write(run, places)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; no results were written", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+    run = _run(gate_file, quiet=quiet, silent=quiet or as_json)
+    _write(run, places)
     if as_json:
         typer.echo(json.dumps(run.as_dict(), indent=2, ensure_ascii=False))
     _annotate(run, asked=annotations, quiet=quiet, as_json=as_json)
-    raise typer.Exit(run.exit_code)
+    _add_to_summary(run)
+    return run.exit_code
 
 
 def _check_places(places: dict[str, Path]) -> None:
@@ -105,10 +119,21 @@ def _write(run: "GateRun", places: dict[str, Path]) -> None:
     writers = {"junit": junit, "sarif": sarif, "markdown": markdown}
     for kind, path in places.items():
         write_text(path, writers[kind](run))
+
+
+def _add_to_summary(run: "GateRun") -> None:
+    """The page of a GitHub job, which other steps write to as well."""
+    from evenhand.files import cannot_write
+    from evenhand.gate.outputs.markdown import markdown
+
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
+    if not summary:
+        return
+    try:
         with Path(summary).open("a", encoding="utf-8") as stream:
             stream.write(markdown(run))
+    except OSError as error:
+        raise cannot_write(Path(summary), error) from error
 
 
 def _annotate(run: "GateRun", *, asked: bool, quiet: bool, as_json: bool) -> None:

@@ -27,10 +27,13 @@ def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json 
     from evenhand.methods.registry import AUTO, METHODS, chosen_method
     from evenhand.models.conformance import conformance
     from evenhand.models.loading import load_module
+    from evenhand.report.text import agreement_text
+    from evenhand.runs.subject import agreement
 
     dataset = load_dataset(data)
     module, name = load_module(dataset, model, inputs)
     tried = conformance(module, dataset)
+    agrees = agreement(tried.classifier, dataset, 0)
     method = chosen_method(AUTO, tried.why_not)
     content: dict[str, Any] = {
         "model": name,
@@ -39,6 +42,7 @@ def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json 
         "offers": ["scores", "gradients"] if tried.gradients else ["scores"],
         "no_gradients": tried.why_not or None,
         "method": method,
+        "agreement": agrees,
         "met": tried.met,
     }
     if as_json:
@@ -50,6 +54,6 @@ def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json 
 
     facts = [("model", name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]
     facts += [("met" if number == 0 else "", words) for number, words in enumerate(tried.met)]
-    facts += [("offers", ", ".join(content["offers"]))]
+    facts += [("gives the label of", agreement_text(agrees)), ("offers", ", ".join(content["offers"]))]
     facts += [("no gradients", tried.why_not)] if tried.why_not else []
     print_facts(Console(highlight=False), [*facts, ("method", f"{method}: {METHODS[method].about}")])

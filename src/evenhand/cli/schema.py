@@ -151,6 +151,8 @@ def _inferred_json(inferred: "Inferred", out: Path) -> dict[str, Any]:
     return {
         "schema": str(out),
         "rows": inferred.rows,
+        "decimal": schema.decimal,
+        "thousands": schema.thousands,
         "label": {
             "column": schema.label.column,
             "values": schema.label.values,
@@ -180,10 +182,14 @@ def _print_inferred(inferred: "Inferred", out: Path) -> None:
     from rich.table import Table as RichTable
     from rich.text import Text
 
+    from evenhand.data.notation import Notation
+
     schema = inferred.schema
     console = Console(highlight=False, markup=False)
     console.print(Text(f"{inferred.rows:,} rows; label {schema.label.column}: {', '.join(schema.label.values)}"))
     console.print(Text(inferred.label_notes[-1]))
+    if schema.notation != Notation():
+        console.print(Text(f"{schema.notation}: please check."))
     shown = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("attribute", "kind", "values", "remarks"):
         shown.add_column(heading, justify="left", overflow="fold")
@@ -205,11 +211,13 @@ def _print_inferred(inferred: "Inferred", out: Path) -> None:
 
 def values_text(attribute: "Attribute") -> str:
     """The values of an attribute in a few words."""
+    from evenhand.data.notation import number_text
+
     if attribute.kind != "number":
         return f"{attribute.size} categories"
     low, high = attribute.text(attribute.domain[0]), attribute.text(attribute.domain[1])
     if attribute.step is not None:
-        return f"{low} to {high} by {attribute.step:g}"
+        return f"{low} to {high} by {number_text(attribute.step)}"
     return f"{attribute.size} bins, {low} to {high}"
 
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
+from evenhand.data.notation import USUAL, Notation, number_text
 from evenhand.errors import EvenhandError
 
 ANY_OTHER = "*"  # among the categories of an attribute: every value that is not listed
@@ -23,8 +24,9 @@ def as_text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(as_text)]
-Code = Annotated[int, Field(ge=-LARGEST_CODE, le=LARGEST_CODE)]
-Finite = Annotated[float, Field(allow_inf_nan=False)]
+Whole = Annotated[int, Strict()]  # no number in quotes, which is likely a slip
+Code = Annotated[Whole, Field(ge=-LARGEST_CODE, le=LARGEST_CODE)]
+Finite = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
 class Missing(BaseModel):
@@ -52,8 +54,8 @@ class Attribute(BaseModel):
     title: str = ""
     phrase: str = ""
     kind: Literal["category", "ordered", "number"]
-    protected: bool = False
-    domain: tuple[int, int] = (0, -1)
+    protected: Annotated[bool, Strict()] = False
+    domain: tuple[Whole, Whole] = (0, -1)
     categories: Annotated[list[str | list[str]], BeforeValidator(as_text)] = []
     words: list[str] = []
     width: Annotated[Finite, Field(gt=0)] = 1
@@ -65,7 +67,7 @@ class Attribute(BaseModel):
     missing: Missing | None = None
     type: Literal["text", "category", "integer", "float", "boolean"] | None = None
     moves: Literal["any", "up", "down", "none"] = "any"
-    stride: Annotated[int, Field(ge=1, le=LARGEST_CODE)] = 1
+    stride: Annotated[Whole, Field(ge=1, le=LARGEST_CODE)] = 1
 
     @model_validator(mode="before")
     @classmethod
@@ -88,6 +90,8 @@ class Attribute(BaseModel):
         else:
             self._check_categories()
         self._check_domain()
+        if self.stride > 1 and self.stride >= self.size:
+            raise ValueError(f"stride = {self.stride} is more than the {self.size} codes of the domain have room for")
         if self.moves == "none" and self.stride > 1:
             raise ValueError("stride says how far a search may move, but moves = 'none' lets it not move at all")
         if self.phrase and "{}" not in self.phrase:
@@ -131,13 +135,17 @@ class Attribute(BaseModel):
         if not self.categories or [] in self.categories:
             raise ValueError(f"kind = '{self.kind}' needs categories, and at least one value in each group of them")
         if self.words and len(self.words) != len(self.categories):
-            raise ValueError("words needs one entry for each of categories")
+            raise ValueError(
+                f"words needs one entry for each of categories: {len(self.categories)}, not {len(self.words)}"
+            )
         values = [value.strip() for group in self.categories for value in as_list(group)]
         if twice := repeated(values):
             raise ValueError(f"categories must be unique, across groups too; found twice: {', '.join(twice)}")
 
     def _check_domain(self) -> None:
         low, high = self.domain
+        if high < low and "domain" in self.model_fields_set:
+            raise ValueError(f"domain = [{low}, {high}] is reversed; write [{high}, {low}]")
         if high < low:
             raise ValueError("a number needs a domain = [lowest code, highest code], or edges")
         if max(abs(low), abs(high)) > LARGEST_CODE:
@@ -156,7 +164,7 @@ class Attribute(BaseModel):
         """How many codes the domain has."""
         return self.domain[1] - self.domain[0] + 1
 
-    def encode(self, raw: pd.Series) -> NDArray[np.int32]:
+    def encode(self, raw: pd.Series, notation: Notation = USUAL) -> NDArray[np.int32]:
         """Raw values to codes, out-of-domain ones included: what a network is trained on."""
         values = raw.astype("string").str.strip()
         absent = values.isna() | (values == "")
@@ -171,12 +179,28 @@ class Attribute(BaseModel):
                 )
             codes[absent.to_numpy()] = self.missing.code
         present = ~absent.to_numpy(dtype=bool)
-        encode = self._encode_numbers if self.kind == "number" else self._encode_categories
-        codes[present] = encode(values[present])
+        if self.kind == "number":
+            codes[present] = self._encode_numbers(values[present], notation)
+        else:
+            codes[present] = self._encode_categories(values[present])
         return codes
 
-    def _encode_numbers(self, values: pd.Series) -> NDArray[np.int32]:
-        numbers = pd.to_numeric(values.replace({"false": "0", "true": "1"}), errors="coerce").to_numpy(dtype=np.float64)
+    def read_otherwise(self, raw: pd.Series, codes: NDArray[np.int32], notation: Notation = USUAL) -> NDArray[np.bool_]:
+        """(n,) where a code says another number than the table: rounded to the step, or filled in where one is missing.
+
+        A bin is no other number: it is said as a range.
+        """
+        if self.kind != "number":
+            return np.zeros(len(codes), dtype=bool)
+        numbers = _numbers(raw.astype("string").str.strip().fillna(""), notation)
+        filled = np.isnan(numbers) & (self.missing is not None and not self.is_missing(self.missing.code))
+        if self.step is None:
+            return np.asarray(filled)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(filled | (np.abs(numbers - codes * self.step) > 1e-6 * self.step))
+
+    def _encode_numbers(self, values: pd.Series, notation: Notation) -> NDArray[np.int32]:
+        numbers = _numbers(values.replace({"false": "0", "true": "1"}), notation)
         self._reject(values, ~np.isfinite(numbers), "is not a number")
         if self.edges:
             codes = np.searchsorted(self.edges, numbers, side="right")
@@ -256,6 +280,12 @@ def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
     return np.asarray(np.round(np.asarray(codes) * step, min(digits, 300)), dtype=np.float64)
 
 
+def _numbers(texts: pd.Series, notation: Notation) -> NDArray[np.float64]:
+    """Text as numbers; not a number where it is none."""
+    parsed = pd.to_numeric(notation.plain(texts), errors="coerce")
+    return np.asarray(parsed.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
 def repeated(values: list[str]) -> list[str]:
     """The values that occur more than once."""
     return sorted({value for value in values if values.count(value) > 1})
@@ -285,4 +315,4 @@ def _range_text(low: float | None, high: float | None, unit: str) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:,.10g}".replace("-", "−")
+    return "" if value is None else number_text(value)

@@ -25,6 +25,9 @@ class Dataset:
     codes: NDArray[np.int32]  # (rows, d), out-of-domain values included
     labels: NDArray[np.int64]  # (rows,)
     train: NDArray[np.bool_]  # (rows,) false for held-out rows
+    read_otherwise: NDArray[np.bool_] | None = (
+        None  # (rows,) true where a number was rounded or filled in; None: nowhere
+    )
 
     @property
     def name(self) -> str:
@@ -37,12 +40,17 @@ class Dataset:
         return np.clip(self.codes, self.schema.lower, self.schema.upper).astype(np.int32)
 
     @cached_property
+    def as_they_are(self) -> NDArray[np.bool_]:
+        """(rows,) whether the codes say just what the table says: in the domain, nothing rounded, nothing filled in."""
+        inside: NDArray[np.bool_] = (self.codes == self.clipped).all(axis=1)
+        return inside if self.read_otherwise is None else inside & ~self.read_otherwise
+
+    @cached_property
     def possible(self) -> NDArray[np.bool_]:
         """(rows,) false for rows that a rule of the schema calls impossible."""
         possible = np.ones(len(self.codes), dtype=bool)
         for rule in self.schema.rules:
-            named = [codes[self.clipped[:, i] - self.schema.lower[i]] for i, codes in rule.codes.items()]
-            possible &= ~np.logical_and.reduce(named)
+            possible &= ~rule.applies_to(self.clipped, self.schema.lower)
         return possible
 
     def describe(self, codes: NDArray[np.int32]) -> str:
@@ -93,7 +101,10 @@ def encode(schema: Schema, frame: pd.DataFrame) -> Dataset:
         )
     columns = {column: text_column(frame[column]) for column in wanted}
     codes = np.stack([attribute.encode(columns[attribute.column]) for attribute in schema.attributes], axis=1)
-    return Dataset(schema, codes, _labels(schema, columns[schema.label.column]), train)
+    otherwise = np.zeros(len(frame), dtype=bool)
+    for attribute, of_attribute in zip(schema.attributes, codes.T, strict=True):
+        otherwise |= attribute.read_otherwise(columns[attribute.column], of_attribute)
+    return Dataset(schema, codes, _labels(schema, columns[schema.label.column]), train, otherwise)
 
 
 def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> None:

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from evenhand.data.notation import USUAL, Notation
 from evenhand.data.tables import text_column
 
 Type = Literal["text", "category", "integer", "float", "boolean", "date"]
@@ -47,6 +48,7 @@ class Facts:
     markers: list[str]  # how the table writes that, other than by nothing
     order: list[str] | None = None  # the categories of a pandas categorical
     ordered: bool = False
+    decimal: str = "."
 
     @property
     def present(self) -> int:
@@ -59,11 +61,11 @@ class Facts:
         return self.numbers is not None and bool((self.numbers == np.floor(self.numbers)).all())
 
 
-def facts_of(column: pd.Series, *, from_csv: bool, markers: bool = True) -> Facts:
+def facts_of(column: pd.Series, *, from_csv: bool, markers: bool = True, notation: Notation = USUAL) -> Facts:
     """The facts of a column; one of a CSV file is text that pandas would find types in."""
     text = text_column(column)
     written = text.value_counts(sort=False)
-    found = _Values(str(column.name), len(text), written, from_csv=from_csv and markers)
+    found = _Values(str(column.name), len(text), written, notation, from_csv=from_csv and markers)
     arrow = _arrow_type(column)
     if isinstance(column.dtype, pd.CategoricalDtype) and _is_text(arrow):
         return found.text("category", [str(value) for value in column.cat.categories], ordered=bool(column.cat.ordered))
@@ -94,8 +96,8 @@ def _arrow_type(column: pd.Series) -> pa.DataType:
 class _Values:
     """The distinct values of a column, told apart from what stands for a missing one."""
 
-    def __init__(self, name: str, rows: int, written: pd.Series, *, from_csv: bool) -> None:
-        self.name, self.rows = name, rows
+    def __init__(self, name: str, rows: int, written: pd.Series, notation: Notation, *, from_csv: bool) -> None:
+        self.name, self.rows, self.notation = name, rows, notation
         self.counts: dict[str, int] = {}
         self.written: dict[str, list[str]] = {}
         self.markers: list[str] = []
@@ -116,7 +118,7 @@ class _Values:
     def numbers(self, *, markers: bool) -> tuple[list[str], pd.Series] | None:
         """The values that are numbers, and those numbers, if the others merely stand for a missing value."""
         values = list(self.counts)
-        parsed = pd.to_numeric(pd.Series(values, dtype="object"), errors="coerce")
+        parsed = pd.to_numeric(self.notation.plain(pd.Series(values, dtype="object")), errors="coerce")
         wrong = ~np.isfinite(parsed.to_numpy(dtype=np.float64))
         others = {value for value, is_wrong in zip(values, wrong, strict=True) if is_wrong}
         if wrong.all() or (others and not (markers and {value.lower() for value in others} <= OTHER_MARKERS)):
@@ -132,12 +134,13 @@ class _Values:
         counts = np.array([self.counts[values[i]] for i in rising], dtype=np.int64)
         missing = self.rows - int(counts.sum())
         if kind is None:
-            whole = pd.to_numeric(pd.Series(values)).dtype.kind in "iu"
+            whole = pd.to_numeric(self.notation.plain(pd.Series(values))).dtype.kind in "iu"
             kind = "integer" if whole and not missing and np.abs(floats).max() < LARGEST_INTEGER else "float"
         ordered = [values[i] for i in rising]
         return Facts(
-            self.name, self.rows, ordered, counts, self.written, floats[rising], kind, missing, self.markers + others
-        )
+            self.name, self.rows, ordered, counts, self.written, floats[rising], kind, missing, self.markers + others,
+            decimal=self.notation.decimal,
+        )  # fmt: skip
 
     def text(self, kind: Type, order: list[str] | None = None, *, ordered: bool = False) -> Facts:
         """The facts of a column of anything else."""

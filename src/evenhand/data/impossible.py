@@ -38,6 +38,11 @@ class Impossible:
         )
         return cls(codes, words)
 
+    def applies_to(self, codes: NDArray[np.int32], lower: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(n,) which of (n, d) samples of the domain, whose smallest codes are `lower` (d,), are nobody."""
+        named = [of_domain[codes[:, index] - lower[index]] for index, of_domain in self.codes.items()]
+        return np.asarray(np.logical_and.reduce(named))
+
 
 def _named_codes(attribute: Attribute, wanted: Any) -> NDArray[np.bool_]:
     """(codes of the domain,) which ones a rule names: by raw values, by words, or by bounds of a number."""

@@ -127,7 +127,7 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], *, from_c
     for column in protected:
         found[column].entry["protected"] = True
         _note_many_values(found[column])
-    guessed = request.protected is None
+    guessed = not request.protected
     names = unique_names(list(found))
     attributes = [
         Described(_named(names[column], column, decision), decision.notes) for column, decision in found.items()

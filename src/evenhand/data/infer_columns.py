@@ -1,28 +1,27 @@
 """What a column is: a category, an order, a number, or nothing that a search can move in."""
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER
 from evenhand.data.facts import LARGEST_INTEGER, MOST_CATEGORIES, PANDAS_MISSING, Facts
+from evenhand.data.infer_notation import odd_numbers
 from evenhand.data.infer_numbers import Wish, median_code, number_entry, numbers_in, short
+from evenhand.data.known_names import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, words_of
 from evenhand.data.known_orders import in_known_order
+from evenhand.data.schema_text import suggested_words
 
 LEAST_COVER = 0.5  # of the rows, by the categories that are kept apart
 FEWEST_ROWS = 20  # below, nothing is called an identifier
 IDENTIFIER_SHARE = 0.95  # distinct values per row
 FEW_CODES = 20
-CODE_NAMES = frozenset(
-    ["zip", "zipcode", "postcode", "postal", "plz", "code", "codes", "id", "type", "category", "cat", "kind", "fips",
-     "sector", "region", "district"]
-)  # fmt: skip
-ID_NAMES = frozenset(
-    ["id", "ids", "uuid", "guid", "key", "index", "idx", "row", "rownum", "number", "no", "nr", "serial", "ssn",
-     "unnamed"]
-)  # fmt: skip
+LONG_NUMBER = 10**8  # from here on, nearly all different and equally long: telephone numbers and the like
+UNKNOWN_CODES = (9, 99, 999, -9, -99, -999, 77, 88)  # what surveys write for no answer
+MOST_WORDS = 12  # for which a line is suggested
+INFINITE = ("inf", "infinity")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def decide(facts: Facts, wish: Wish) -> Found | SetAside:
         return SetAside(reason)
     if facts.numbers is not None:
         return _decide_numbers(facts, wish)
-    if facts.type == "text" and (reason := _no_category(facts)):
+    if facts.type == "text" and (reason := odd_numbers(facts.values) or _no_category(facts)):
         return SetAside(reason)
     return _categories(facts, [])
 
@@ -81,9 +80,10 @@ def _identifier(facts: Facts) -> str | None:
     """Numbers that only tell rows apart."""
     if not facts.whole or facts.rows < FEWEST_ROWS or len(facts.values) < IDENTIFIER_SHARE * facts.present:
         return None
-    if words_of(facts.name) & ID_NAMES:
-        return f"it is an identifier: {len(facts.values):,} different values in {facts.present:,} rows"
     numbers = numbers_in(facts)
+    long = numbers[0] >= LONG_NUMBER and len(short(numbers[0])) == len(short(numbers[-1]))
+    if long or words_of(facts.name) & ID_NAMES:
+        return f"it is an identifier: {len(facts.values):,} different values in {facts.present:,} rows"
     if len(facts.values) == facts.rows and numbers[0] in (0, 1) and numbers[-1] - numbers[0] == facts.rows - 1:
         return "it counts the rows"
     return None
@@ -101,15 +101,27 @@ def _code_reason(facts: Facts) -> str | None:
         return "Two values, so a category."
     if words_of(facts.name) & CODE_NAMES:
         return "Whole numbers, but the name says that they are codes: their order means nothing."
+    if distinct <= MOST_CATEGORIES and words_of(facts.name) & CATEGORY_NAMES:
+        return "Whole numbers, but the name says that they are codes of a category: each is tried, and nothing between."
     differences = np.diff(np.unique(numbers))
     spacing = np.gcd.reduce(differences.astype(np.int64)) if differences.max() < LARGEST_INTEGER else 1
     places = (numbers[-1] - numbers[0]) / spacing + 1
-    if distinct <= FEW_CODES and facts.present >= 10 * distinct and places > 5 * distinct:
+    wide = places > 5 * distinct or _with_unknown(np.unique(numbers))
+    if distinct <= FEW_CODES and facts.present >= 10 * distinct and wide:
         return (
             f"Whole numbers that look like codes: only {distinct} different ones between {short(numbers[0])} and "
             f"{short(numbers[-1])}. If they are amounts, use kind = 'number' with a step."
         )
     return None
+
+
+def _with_unknown(numbers: NDArray[np.float64]) -> bool:
+    """Whether numbers count from 0 or 1 without a gap, but for one such as 9 that stands for no answer."""
+    known = numbers[~np.isin(numbers, UNKNOWN_CODES)]
+    if not 2 <= len(known) == len(numbers) - 1 or known[0] not in (0, 1) or known[-1] - known[0] != len(known) - 1:
+        return False
+    unknown = numbers[0] if numbers[0] < known[0] else numbers[-1]
+    return bool(unknown < 0 or unknown - known[-1] > 2)
 
 
 def _no_category(facts: Facts) -> str | None:
@@ -142,6 +154,8 @@ def _categories(facts: Facts, notes: list[str]) -> Found | SetAside:
         categories.append(ANY_OTHER if first == ANY_OTHER else [_spellings(facts, first, groups[first])[0], ANY_OTHER])
         notes.append(f"The {len(rest):,} rarest values are one category; {shown(first)} stands for it.")
     entry: dict[str, Any] = {"kind": kind, "type": _category_type(facts), "categories": categories}
+    if facts.numbers is not None and len(categories) <= MOST_WORDS:
+        entry["words"] = suggested_words(len(categories))
     if facts.missing:
         entry["missing"] = {"value": missing_values(facts), "code": len(categories)}
         entry["domain"] = [0, len(categories)]
@@ -172,11 +186,13 @@ def _number_text(text: str, number: float) -> str:
 
 def _spellings(facts: Facts, value: str, positions: list[int]) -> list[str]:
     """The ways in which the table writes a value; first the one that a model is given."""
-    written = [raw for position in positions for raw in facts.written[facts.values[position]]]
+    common_first = sorted(positions, key=lambda position: -facts.counts[position])
+    written = [raw for position in common_first for raw in facts.written[facts.values[position]]]
     if facts.type in ("text", "category"):
         return written[:1] or [value]  # blanks around it do not matter when a table is read
-    different = dict.fromkeys(raw.strip() for raw in written)
-    return [value, *(raw for raw in different if raw != value)]
+    different = [raw.strip() for raw in written]
+    as_code = [raw for raw in different[:1] if facts.numbers is not None and raw.isdecimal()]  # 01067
+    return list(dict.fromkeys([*as_code, value, *different]))
 
 
 def _order(facts: Facts, values: list[str]) -> tuple[list[str], str, str]:
@@ -214,15 +230,14 @@ def missing_values(facts: Facts) -> str | list[str]:
 def _missing_text(facts: Facts) -> str:
     written = ", ".join(shown(marker) for marker in sorted(facts.markers)[:4])
     text = f"Missing in {facts.missing:,} of {facts.rows:,} rows{f' (written {written})' if written else ''}."
-    if facts.numbers is not None and not PANDAS_MISSING.issuperset(facts.markers):
+    if facts.numbers is None:
+        return text
+    infinite = {marker for marker in facts.markers if marker.lower().lstrip("+-") in INFINITE}
+    if infinite:
+        text += " pandas reads an infinite number as such, so a model may have seen it."
+    if not (PANDAS_MISSING | infinite).issuperset(facts.markers):
         text += " pandas reads such a column as text unless it is told na_values."
     return text
-
-
-def words_of(name: str) -> set[str]:
-    """The words of a column's name: birth_country and birthCountry are both birth and country."""
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return {word.lower() for word in re.split(r"[^A-Za-z]+", spaced) if word}
 
 
 def shown(value: str) -> str:

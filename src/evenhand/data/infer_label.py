@@ -1,27 +1,18 @@
 """Which label is the favourable one, and which attributes are protected: guesses that say that they are guesses."""
 
+import re
 from typing import Any
 
 import pandas as pd
 
 from evenhand.data.facts import Facts, facts_of
-from evenhand.data.infer_columns import shown, words_of
+from evenhand.data.infer_columns import shown
+from evenhand.data.known_names import BAD, BAD_NAMES, GOOD, PROTECTED_NAMES, plain, words_of
+from evenhand.data.schema_text import Suggested, suggested_words, value_text
 from evenhand.errors import EvenhandError, unknown_name
 
 MOST_LABELS = 20
-GOOD = frozenset(
-    ["yes", "y", "true", "t", "1", "approved", "approve", "accept", "accepted", "good", "hired", "hire", "pass",
-     "passed", "granted", "grant", "admitted", "eligible", "positive", "low risk", "paid", "selected", "offer", ">50k"]
-)  # fmt: skip
-BAD_NAMES = frozenset(
-    ["default", "defaulted", "fraud", "churn", "churned", "recid", "recidivism", "reoffend", "arrest", "arrested",
-     "denied", "rejected", "declined", "bad", "delinquent", "delinquency", "risk", "failed", "fired", "toxic"]
-)  # fmt: skip
-BAD = frozenset(["no", "n", "false", "f", "0"])
-PROTECTED_NAMES = frozenset(
-    ["age", "sex", "gender", "race", "ethnicity", "ethnic", "religion", "religious", "faith", "nationality", "native",
-     "citizenship", "disability", "disabled", "marital", "pregnant", "pregnancy", "caste", "orientation", "veteran"]
-)  # fmt: skip
+NUMBER = re.compile(r"[+-]?\d+")
 
 
 def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, Any], list[str]]:
@@ -47,20 +38,25 @@ def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, An
         )
     chosen, reason = _favourable(facts, favourable)
     counts = ", ".join(f"{shown(value)} {count:,}" for value, count in zip(values, facts.counts, strict=True))
-    return {"column": str(column.name), "values": values, "favourable": chosen}, [f"Rows: {counts}.", reason]
+    label: dict[str, Any] = {"column": str(column.name), "values": values}
+    if all(NUMBER.fullmatch(value) for value in values):
+        label["words"] = suggested_words(len(values))
+    return label | {"favourable": chosen}, [f"Rows: {counts}.", reason]
 
 
-def _favourable(facts: Facts, wanted: str | None) -> tuple[str, str]:
+def _favourable(facts: Facts, wanted: str | None) -> tuple[str | Suggested, str]:
     if wanted is not None:
         if wanted not in facts.values:
             raise unknown_name(f"value of the label '{facts.name}' called", wanted, facts.values)
         return wanted, "The favourable value is as given."
     check = "is a guess: please check"
-    if words_of(facts.name) & BAD_NAMES and (good := [value for value in facts.values if value.lower() in BAD]):
+    if words_of(facts.name) & BAD_NAMES and (good := [value for value in facts.values if plain(value) in BAD]):
         return good[0], f"That {shown(good[0])} is favourable {check} (the label's name sounds like a bad outcome)."
-    if good := [value for value in facts.values if value.lower() in GOOD]:
+    if good := [value for value in facts.values if plain(value) in GOOD]:
         return good[0], f"That {shown(good[0])} is favourable {check}."
-    return facts.values[-1], f"That {shown(facts.values[-1])} is favourable {check} (it is merely the last value)."
+    hint = "Take away the # and name the value that people hope for:"
+    reason = "Which value is favourable is not known: please write it into the schema."
+    return Suggested(value_text(facts.values[-1]), hint), reason
 
 
 def infer_protected(columns: list[str]) -> list[str]:

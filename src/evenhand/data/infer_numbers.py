@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.attribute import LARGEST_CODE
 from evenhand.data.facts import Facts
+from evenhand.data.notation import number_text
 from evenhand.errors import EvenhandError
 
 FINE_CODES = 1000  # whole numbers, or decimals as the table writes them, are kept apart up to so many codes
@@ -116,7 +117,7 @@ def _decimals(facts: Facts) -> int | None:
         return 0
     if any("e" in value.lower() for value in facts.values):
         return None
-    most = max(len(value.partition(".")[2]) for value in facts.values)
+    most = max(len(value.partition(facts.decimal)[2]) for value in facts.values)
     return most if most <= 6 else None
 
 
@@ -181,13 +182,17 @@ def _check_wish(facts: Facts, wish: Wish) -> None:
         if size is None:
             continue
         if not math.isfinite(size) or size <= 0:
-            raise EvenhandError(f"The {field} of '{facts.name}' must be a number above 0 and not {size:g}.")
+            raise EvenhandError(f"The {field} of '{facts.name}' must be a number above 0 and not {short(size)}.")
         if facts.type == "integer" and not size.is_integer():
-            raise EvenhandError(f"'{facts.name}' holds whole numbers, so its {field} must be one too, not {size:g}.")
+            raise EvenhandError(
+                f"'{facts.name}' holds whole numbers, so its {field} must be one too, not {short(size)}."
+            )
         if max(abs(numbers_in(facts)[0]), abs(numbers_in(facts)[-1])) / size >= LARGEST_CODE:
-            raise EvenhandError(f"The {field} {size:g} is too small for '{facts.name}': there would be too many codes.")
+            raise EvenhandError(
+                f"The {field} {short(size)} is too small for '{facts.name}': there would be too many codes."
+            )
 
 
 def short(number: float) -> str:
     """A number for a comment."""
-    return f"{number:,.6g}" if abs(number) < 1e6 and not float(number).is_integer() else f"{number:,.10g}"
+    return number_text(number, 6 if abs(number) < 1e6 else 10)

@@ -4,17 +4,28 @@ A schema is a TOML file, the same for the built-in data sets and for a user's ow
 """
 
 import re
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from evenhand.data.attribute import Attribute, Text, as_text, repeated
 from evenhand.data.impossible import Impossible
-from evenhand.data.toml_places import Location, keys_at, place_at, place_of
+from evenhand.data.notation import Notation
+from evenhand.data.schema_mistakes import mistake_in
+from evenhand.data.toml_files import read_toml
+from evenhand.data.toml_places import Location, keys_at, place_of
 from evenhand.errors import EvenhandError, unknown_name
 
 
@@ -33,7 +44,9 @@ class Label(BaseModel):
         if twice := repeated(self.values):
             raise ValueError(f"label.values must be unique; found twice: {', '.join(twice)}")
         if self.words and len(self.words) != len(self.values):
-            raise ValueError("label.words needs one entry for each of label.values")
+            raise ValueError(
+                f"label.words needs one entry for each of label.values: {len(self.values)}, not {len(self.words)}"
+            )
         if self.favourable is not None and self.favourable not in self.values:
             raise ValueError(f"label.favourable is '{self.favourable}', which is not in label.values")
         return self
@@ -89,6 +102,8 @@ class Schema(BaseModel):
     title: str = ""
     file: str
     separator: str = ","
+    decimal: str = "."  # of the numbers in a CSV file
+    thousands: str = ""
     label: Label
     split: Split = Split()
     card: Card = Card()
@@ -103,6 +118,13 @@ class Schema(BaseModel):
             return values | {"title": values["name"]}
         return values
 
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, name: str) -> str:
+        if not name.strip() or name.startswith(".") or any(sign in name for sign in "/\\\0\n"):
+            raise ValueError(f"it names folders of results, so it must be a plain word and not '{name}'")
+        return name
+
     @field_validator("separator")
     @classmethod
     def _one_character(cls, separator: str) -> str:
@@ -110,8 +132,18 @@ class Schema(BaseModel):
             raise ValueError(f"it must be one ASCII character such as , or ; and not '{separator}'")
         return separator
 
+    @field_validator("decimal", "thousands")
+    @classmethod
+    def _sign(cls, sign: str, info: ValidationInfo) -> str:
+        known = (".", ",") if info.field_name == "decimal" else ("", ",", ".", "'", " ", "_")
+        if sign not in known:
+            raise ValueError(f"it must be one of {' '.join(repr(one) for one in known)} and not '{sign}'")
+        return sign
+
     @model_validator(mode="after")
     def _consistent(self) -> "Schema":
+        if self.decimal == self.thousands:
+            raise MisplacedError(("thousands",), f"thousands is '{self.thousands}', which is the decimal sign already")
         if twice := repeated(self.names):
             second = max(index for index, name in enumerate(self.names) if name == twice[0])
             raise MisplacedError(
@@ -132,6 +164,11 @@ class Schema(BaseModel):
         return self
 
     @property
+    def notation(self) -> Notation:
+        """How a CSV file writes numbers."""
+        return Notation(self.decimal, self.thousands)
+
+    @property
     def rules(self) -> list[Impossible]:
         """The combinations of values that no person has."""
         return [Impossible.of(rule, self.attributes) for rule in self.impossible]
@@ -139,20 +176,8 @@ class Schema(BaseModel):
     @classmethod
     def load(cls, path: Path) -> "Schema":
         """Read and validate a schema file."""
-        try:
-            written = path.read_bytes()
-        except OSError as error:
-            raise EvenhandError(f"Cannot read the schema {path}: {error.strerror}.") from error
-        try:
-            text = written.decode("utf-8").replace("\r\n", "\n")
-            return cls.parse(tomllib.loads(text), where=str(path), text=text)
-        except UnicodeDecodeError as error:
-            before = written[: error.start].decode("utf-8")
-            place = place_at(before, len(before))
-            raise EvenhandError(f"The schema {path} is not valid TOML: {place} is not UTF-8.") from error
-        except tomllib.TOMLDecodeError as error:
-            reason = str(error).replace("(at end of document)", f"(at {place_at(text, len(text.rstrip()))})")
-            raise EvenhandError(f"The schema {path} is not valid TOML: {reason}.") from error
+        content, text = read_toml(path, "schema")
+        return cls.parse(content, where=str(path), text=text)
 
     @classmethod
     def parse(cls, content: dict[str, Any], where: str, text: str | None = None) -> "Schema":
@@ -160,13 +185,12 @@ class Schema(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            first = error.errors()[0]
-            reason = first["msg"].removeprefix("Value error, ")
-            location = first["loc"] + getattr(first.get("ctx", {}).get("error"), "location", ())
+            location, reason = mistake_in(error, cls)
             place = _place(content, location)
             if text is not None and (found := place_of(text, _precise(text, location, reason))):
                 place = f"{found} ({place})"
-            raise EvenhandError(f"The schema {where} is wrong at {place}: {reason}.") from error
+            stop = "" if reason.endswith("?") else "."
+            raise EvenhandError(f"The schema {where} is wrong at {place}: {reason}{stop}") from error
 
     @property
     def names(self) -> list[str]:
@@ -224,11 +248,11 @@ class MisplacedError(ValueError):
 
 
 def _precise(text: str, location: Location, reason: str) -> Location:
-    """The field of an attribute or a rule that a mistake is about, where the reason names it; a rule's in quotes."""
-    if len(location) != 2:
+    """The field of a table that a mistake is about, where the reason names it; that of a rule stands in quotes."""
+    if location != ("label",) and len(location) != 2:
         return location
     keys = keys_at(text, location)
-    words = re.findall(r"\w+" if location[0] == "attribute" else r"'([^']+)'", reason)
+    words = re.findall(r"'([^']+)'" if location[0] == "impossible" else r"\w+", reason)
     named = [word for word in words if word in keys]
     return (*location, named[0]) if named else location
 

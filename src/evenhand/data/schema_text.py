@@ -16,6 +16,14 @@ class Described:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Suggested:
+    """A line of a table that is commented out, for a person to fill in: its value as TOML, and what to do."""
+
+    value: str
+    hint: str
+
+
 def schema_text(
     top: Described, label: Described, attributes: list[Described], remark: str, set_aside: dict[str, str]
 ) -> str:
@@ -31,7 +39,19 @@ def schema_text(
 def _section(header: str, described: Described) -> str:
     lines = "".join(comment(note) for note in described.notes)
     lines += f"{header}\n" if header else ""
-    return lines + "".join(f"{key} = {value_text(value)}\n" for key, value in described.content.items())
+    return lines + "".join(_line(key, value) for key, value in described.content.items())
+
+
+def _line(key: str, value: Any) -> str:
+    if isinstance(value, Suggested):
+        return comment(f"{value.hint}\n{key} = {value.value}")
+    return f"{key} = {value_text(value)}\n"
+
+
+def suggested_words(values: int) -> Suggested:
+    """Words for codes, which mean nothing to a reader."""
+    words = ", ".join(['"…"'] * values)
+    return Suggested(f"[{words}]", "What the codes mean, in the same order, for reports to say:")
 
 
 def _left_out(column: str, reason: str) -> str:

@@ -1,5 +1,6 @@
 """Reading tables: CSV, Parquet and Hugging Face folders on disk; pandas, polars, Arrow and Hugging Face in memory."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -20,6 +21,8 @@ SEPARATORS = (",", ";", "\t", "|")
 NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".orc", ".zip", ".pkl", ".toml", ".db")
 READABLE = "a CSV file (also .csv.gz), a .parquet file, or a folder that a Hugging Face dataset was saved to"
 
+AS_UTF8 = "Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
+
 
 def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
     """A CSV file (also .gz) as text, so that codes such as 007 survive; Parquet and Hugging Face with their types."""
@@ -29,11 +32,13 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
         raise EvenhandError(f"The table {path} does not exist. Its name stands as `file` in the schema.")
     if path.suffix.lower() in NO_TABLES:
         raise EvenhandError(f"{path} is no table that can be read: it must be {READABLE}.")
+    if path.suffix != ".parquet":
+        _start(path)
     try:
         table = pa.parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path, separator)
     except (pa.ArrowInvalid, OSError) as error:
-        hint = " Save it as UTF-8." if "UTF8" in str(error) else ""
-        raise EvenhandError(f"Cannot read the table {path}: {error}{hint}") from error
+        hint = f" It is not UTF-8: {AS_UTF8}" if "UTF8" in str(error) else ""
+        raise EvenhandError(f"Cannot read the table {path}: {str(error).rstrip('.')}.{hint}") from error
     return _with_arrow_types(table)
 
 
@@ -55,15 +60,25 @@ def _with_arrow_types(table: pa.Table) -> pd.DataFrame:
 
 def find_separator(path: Path) -> str:
     """The separator under which the first lines of a CSV file have the same number of fields, and the most of them."""
+    start = _start(path).decode("utf-8-sig", errors="replace")
+    return max(SEPARATORS, key=lambda separator: _agreement(start, separator))
+
+
+def _start(path: Path) -> bytes:
+    """The first bytes of a CSV file, if they can be text."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as stream:
-            start = stream.read(1 << 16)
+        with opened(path, "rb") as stream:
+            start: bytes = stream.read(1 << 16)
     except (OSError, EOFError) as error:
         raise EvenhandError(f"Cannot read the table {path}: {error}.") from error
-    if "\0" in start:
+    if not start.strip():
+        raise EvenhandError(f"The table {path} is empty. Its first line must name the columns; export it once more.")
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise EvenhandError(f"Cannot read the table {path}: it is written in UTF-16. {AS_UTF8}")
+    if b"\0" in start:
         raise EvenhandError(f"{path} is no table that can be read: it must be {READABLE}.")
-    return max(SEPARATORS, key=lambda separator: _agreement(start, separator))
+    return start
 
 
 def _agreement(text: str, separator: str) -> tuple[int, int]:
@@ -125,6 +140,11 @@ def as_frame(table: Any) -> pd.DataFrame:
             f"The data are a {type(table).__name__}. Give a pandas, polars or Arrow table or a Hugging Face Dataset."
         )
     return _with_arrow_types(table)
+
+
+def is_text(column: pd.Series) -> bool:
+    """Whether a column holds text, as all those of a CSV file do."""
+    return bool(pd.api.types.is_string_dtype(column) or isinstance(column.dtype, pd.CategoricalDtype))
 
 
 def text_column(column: pd.Series) -> pd.Series:

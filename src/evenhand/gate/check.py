@@ -1,6 +1,5 @@
 """A check: the rate of discriminatory samples in a stated population against what is allowed."""
 
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.gate.decision import Verdict
-from evenhand.gate.failures import FOLDER, Failures
+from evenhand.gate.failures import FOLDER, Failures, default_name
 from evenhand.gate.looking import (
     Looked,
     OnDone,
@@ -30,7 +29,6 @@ from evenhand.runs.subject import as_dataset, classifier_of, names_of
 from evenhand.search.space import TableSpace
 
 SHOWN = 3
-CURRENT_TEST = "PYTEST_CURRENT_TEST"  # pytest says here which test runs
 
 
 class DiscriminationFound(AssertionError):  # noqa: N818 - it says what was found
@@ -67,7 +65,8 @@ def assert_fair(
     `model` is anything that `evenhand.audit` takes; `data` a `Dataset`, a built-in name, the path of a schema file, or
     a pandas or polars frame with its `label` column. It holds where the upper bound of the rate, at this confidence, is
     at most `max_rate`; with `max_rate=0`, where no sample of the population nor of a search has a witness. Failing
-    pairs are kept in the folder `failures` (None: nowhere) under `name` and looked at first next time.
+    pairs are kept in the folder `failures` (None: nowhere) under `name` and looked at first next time; without a name,
+    under that of the data, the attributes and the model, and of the test that runs.
     """
     __tracebackhide__ = True
     budget = SearchBudget.checked(**search) if isinstance(search, dict) else search
@@ -95,32 +94,31 @@ def run_check(
     started = time.perf_counter()
     dataset, _ = as_dataset(data, settings.label, settings.protected or [])
     protected = settings.protected or dataset.schema.protected
+    if not dataset.possible.any():
+        raise EvenhandError(
+            f"No row of {dataset.name} is possible by the rules of its schema, so there is nobody to look at: correct "
+            "[[impossible]] there."
+        )
     device = choose_device(settings.device)
     space = TableSpace(dataset.schema, protected, device)
-    classifier, model_name = classifier_of(
+    classifier, model_words = classifier_of(
         dataset, model, device, settings.output, settings.chunk_rows, settings.inputs
     )
-    name = name or default_name(dataset, protected)
+    name = name or default_name(dataset, protected, model)
     store = None if failures is None else Failures.of(failures, name, dataset.schema, protected)
     with one_thread(device):
         work = _Check(classifier, space, dataset, settings, store, on_progress)
         work.run()
-        pairs = [] if work.passed else work.pairs()
+        pairs = [] if settings.passes(work.verdict) else work.pairs()
     stored_in = work.stored(pairs)
     return Outcome(
-        name, dataset.name, model_name, protected, settings, work.verdict,
+        name, dataset.name, model_words, protected, settings, work.verdict,
         None if work.looked is None else work.looked.rate,
         pairs, work.replayed,
         None if work.searched is None else SearchedFor(*work.searched[:3]),
         work.notes, stored_in,
         time.perf_counter() - started, classifier.rows,
     )  # fmt: skip
-
-
-def default_name(data: Dataset, protected: list[str]) -> str:
-    """The data and what is changed and, within pytest, the test that runs."""
-    test = os.environ.get(CURRENT_TEST, "").rpartition(" ")[0]
-    return " ".join(filter(None, [test, "-".join([data.name, *protected])]))
 
 
 class _Check:
@@ -141,10 +139,12 @@ class _Check:
         self.looked: Looked | None = None
         self.searched: Searched | None = None
         self._still: list[Example] = []
+        self._unread = False  # whether there are stored pairs that could not be looked at
         self.replayed = Replayed()
         if store is not None:
             stored = store.read()
             self.notes += [] if stored.note is None else [stored.note]
+            self._unread = stored.note is not None
             self._still = look_again(model, space, stored.codes)
             self.replayed = Replayed(len(stored.codes), len(self._still))
 
@@ -173,11 +173,6 @@ class _Check:
         if self.looked is None or (found and self._settings.max_rate == 0):
             return "exceeded"
         return self.looked.verdict
-
-    @property
-    def passed(self) -> bool:
-        """Whether the check lets a build go on."""
-        return self.verdict == "held" or (self.verdict == "not shown" and self._settings.undecided == "pass")
 
     def pairs(self) -> list[ShownPair]:
         """The clearest pairs: people as they are; where there are none, findings reduced to near a person."""
@@ -208,6 +203,8 @@ class _Check:
         examples = [pair.example for pair in pairs]
         known = {known_by(example, self._space) for example in examples}
         examples += [example for example in self._still if known_by(example, self._space) not in known]
+        if self._unread and not examples:
+            return None  # nobody has seen whether they still differ
         try:
             self._store.write(examples)
         except (EvenhandError, OSError) as error:

@@ -1,6 +1,5 @@
 """The gate file: checks in TOML, with defaults at its top, and where to write what they found."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.data.attribute import repeated
 from evenhand.data.dataset import builtin_names
+from evenhand.data.toml_files import first_mistake, read_toml
 from evenhand.data.toml_places import Location, place_of
 from evenhand.errors import EvenhandError
 from evenhand.gate.failures import FOLDER
@@ -53,13 +53,7 @@ class GateFile:
     @classmethod
     def load(cls, path: Path) -> "GateFile":
         """Read and validate a gate file."""
-        try:
-            text = path.read_text(encoding="utf-8")
-            content = tomllib.loads(text)
-        except OSError as error:
-            raise EvenhandError(f"Cannot read the gate file {path}: {error.strerror}.") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise EvenhandError(f"The gate file {path} is not valid TOML: {error}.") from error
+        content, text = read_toml(path, "gate file")
         entries = content.pop("check", [])
         if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
             raise EvenhandError(f"The gate file {path} has no checks: write at least one [[check]] with name and data.")
@@ -98,9 +92,9 @@ def _validated(kind: type[Any], content: Any, path: Path, text: str, location: L
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        what = f"{'.'.join(map(str, first['loc'])) or 'this table'}: {first['msg'][0].lower()}{first['msg'][1:]}"
-        raise _wrong(path, text, (*location, *first["loc"]), what) from error
+        within, reason = first_mistake(error)
+        what = f"{'.'.join(map(str, within)) or 'this table'}: {reason[0].lower()}{reason[1:]}"
+        raise _wrong(path, text, (*location, *within), what) from error
 
 
 def _wrong(path: Path, text: str, location: Location, what: str) -> EvenhandError:

@@ -1,7 +1,9 @@
 """Failing pairs, kept so that the next run looks at them first: one JSON file for each check."""
 
 import hashlib
+import os
 import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 import evenhand
+from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, writable_folder, write_json
 from evenhand.report.statistics import Example
+from evenhand.runs.subject import model_name
 
+CURRENT_TEST = "PYTEST_CURRENT_TEST"  # pytest says here which test runs
 FOLDER = ".evenhand"
 KIND = "failing pairs"
 MOST_STORED = 10
 LONGEST_NAME = 100
 MEANING = ("name", "kind", "domain", "categories", "width", "step", "edges", "typical", "clip", "missing")
+
+_in_tests: Counter[str] = Counter()  # checks so far, by the names that they would have
 
 
 @dataclass(frozen=True)
@@ -108,3 +115,28 @@ def file_name(check: str) -> str:
     if plain == check:
         return plain
     return f"{plain or 'check'}-{hashlib.sha256(check.encode()).hexdigest()[:8]}"
+
+
+def default_name(data: Dataset, protected: list[str], model: Any) -> str:
+    """The data, what is changed and the model; within pytest the test that runs, and which such check of it this is.
+
+    Checks of one name share their stored pairs, and one that holds lets go those of the other.
+    """
+    test = os.environ.get(CURRENT_TEST, "").rpartition(" ")[0]
+    name = " ".join(filter(None, [test, "-".join([data.name, *protected, *_name_of(model, counted=bool(test))])]))
+    if not test:
+        return name
+    _in_tests.update([name])
+    return name if _in_tests[name] == 1 else f"{name} {_in_tests[name]}"
+
+
+def _name_of(model: Any, *, counted: bool) -> list[str]:
+    """A model's name, the same on another machine: a path from here; a lambda, which has none, by its line."""
+    name = model_name(model)
+    if name is None:
+        return []
+    if isinstance(model, str | Path):
+        here = Path.cwd()
+        return [Path(name).relative_to(here).as_posix() if Path(name).is_relative_to(here) else name]
+    line = getattr(getattr(model, "__code__", None), "co_firstlineno", None)
+    return [f"{name}-{line}" if line and name.endswith("<lambda>") and not counted else name]

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.gate.decision import Verdict, decide, looks, one_sided
-from evenhand.gate.pairs import NOBODY, Clearest
+from evenhand.gate.pairs import NOBODY, ClearestMet
 from evenhand.gate.settings import CheckSettings, SearchBudget
 from evenhand.measure.populations import Neighbourhood, Uniform
-from evenhand.measure.rates import Rate, data_rates, row_batches
+from evenhand.measure.rates import Rate, data_rates, row_batches, rows_for_people
 from evenhand.measure.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.classifier import Classifier
@@ -51,12 +51,12 @@ def look_at_people(
     model: Classifier, space: TableSpace, data: Dataset, settings: CheckSettings, on_done: OnDone
 ) -> Looked:
     """All rows of the data or, where they have too many variants, a random part of them; a single look."""
-    clearest, numbers, hits = Clearest(space, KEPT), [], []
+    clearest, numbers, hits = ClearestMet(space, KEPT), [], []
 
     def done(rows: int, total: int) -> None:
         on_done("rows of the data", rows, total)
 
-    for rows, x in row_batches(space, data, seed=settings.seed, on_done=done):
+    for rows, x in row_batches(space, data, seed=settings.seed, most_rows=rows_for_people(model), on_done=done):
         checked = check(model, space, x)
         clearest.add(checked, rows)
         numbers.append(rows)
@@ -72,7 +72,7 @@ def look_at_samples(
 ) -> Looked:
     """Samples of the whole domain or of the neighbourhood of the data, until decided or at the limit."""
     population = Uniform(space) if settings.population == "uniform" else Neighbourhood(space, data, settings.changes)
-    clearest, batch = Clearest(space, KEPT), max(1, BATCH_ROWS // space.variant_count)
+    clearest, batch = ClearestMet(space, KEPT), max(1, BATCH_ROWS // space.variant_count)
     drawn = samples = hits = 0
     plan = looks(settings.max_rate, settings.confidence, settings.most_samples)
     for until, error in plan:
@@ -110,7 +110,7 @@ def look_again(model: Classifier, space: TableSpace, codes: NDArray[np.int32]) -
     """Which of some samples are discriminatory, as pairs."""
     if not len(codes):
         return []
-    clearest = Clearest(space, len(codes))
+    clearest = ClearestMet(space, len(codes))
     clearest.add(check(model, space, space.samples(codes)), np.full(len(codes), NOBODY))
     return clearest.kept
 
@@ -119,7 +119,7 @@ def search_for_pairs(
     model: Classifier, space: TableSpace, data: Dataset, budget: SearchBudget, seed: int, on_done: OnDone
 ) -> Searched:
     """A small search from rows of the data."""
-    clearest = Clearest(space, KEPT)
+    clearest = ClearestMet(space, KEPT)
     x = torch.tensor(data.clipped[:2], dtype=torch.float32, device=model.device)
     name = chosen_method(budget.method, why_no_gradients(model, x))
     check_needs([name], model, x)

@@ -67,7 +67,7 @@ class Outcome:
     @property
     def passed(self) -> bool:
         """Whether the check lets a build go on."""
-        return self.verdict == "held" or (self.verdict == "not shown" and self.settings.undecided == "pass")
+        return self.settings.passes(self.verdict)
 
     @property
     def interval(self) -> tuple[float, float] | None:

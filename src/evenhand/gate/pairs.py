@@ -1,12 +1,12 @@
 """Pairs to show: the clearest of those that were met, no person or finding twice."""
 
-from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.report.statistics import Example
+from evenhand.report.statistics import Clearest, Example, by_gap, example_at
 from evenhand.search.check import Checked
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
@@ -14,12 +14,12 @@ from evenhand.search.space import TableSpace
 NOBODY = -1  # the seed row of a sample that did not start from a row
 
 
-class Clearest:
+class ClearestMet(Clearest):
     """Keeps the discriminatory samples whose scores differ most from their witness'."""
 
     def __init__(self, space: TableSpace, most: int) -> None:
-        self._space, self._most = space, most
-        self.kept: list[Example] = []
+        super().__init__(most, partial(known_by, space=space))
+        self._space = space
 
     def add(self, checked: Checked, rows: NDArray[np.int64] | None = None) -> None:
         """Look through checked samples, which started from these rows of the data."""
@@ -29,19 +29,12 @@ class Clearest:
         _, first = np.unique(self._space.keys(checked.x[ordered]), return_index=True)  # rows of one kind count once
         best = ordered[np.sort(first)[: self._most].tolist()]
         seeds = np.full(len(checked), NOBODY) if rows is None else rows
-        self._keep(examples_of(checked.take(best), self._space, seeds[best.cpu().numpy()]))
+        self.keep(examples_of(checked.take(best), self._space, seeds[best.cpu().numpy()]))
 
     def add_findings(self, findings: Findings) -> None:
         """Look through findings of a search."""
-        gap = np.abs(findings.score.astype(np.float64) - findings.witness_score)
-        best = np.argsort(-gap, kind="stable")[: self._most]
-        self._keep(_of_finding(findings, int(place), self._space.protected) for place in best)
-
-    def _keep(self, examples: Iterable[Example]) -> None:
-        unique: dict[tuple[int, ...], Example] = {}
-        for example in sorted([*self.kept, *examples], key=lambda example: -example.gap):
-            unique.setdefault(known_by(example, self._space), example)
-        self.kept = list(unique.values())[: self._most]
+        best = by_gap(findings.score, findings.witness_score)[: self._most]
+        self.keep(example_at(findings, int(place), self._space.protected) for place in best)
 
 
 def known_by(example: Example, space: TableSpace) -> tuple[int, ...]:
@@ -61,20 +54,6 @@ def examples_of(checked: Checked, space: TableSpace, rows: NDArray[np.int64]) ->
             rows.tolist(), samples, witnesses, *(column.tolist() for column in columns), strict=True
         )
     ]
-
-
-def _of_finding(findings: Findings, place: int, protected: list[int]) -> Example:
-    witness = findings.sample[place].copy()
-    witness[protected] = findings.witness[place]
-    return Example(
-        int(findings.seed[place]),
-        tuple(findings.sample[place].tolist()),
-        tuple(witness.tolist()),
-        int(findings.label[place]),
-        int(findings.witness_label[place]),
-        float(findings.score[place]),
-        float(findings.witness_score[place]),
-    )
 
 
 def people_first(examples: list[Example], data: Dataset) -> list[Example]:

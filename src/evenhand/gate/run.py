@@ -64,7 +64,7 @@ class GateRun:
 
     @property
     def exit_code(self) -> int:
-        """0 where all held, 1 where some did not, 2 where some could not be made."""
+        """0 where all passed, 1 where some did not, 2 where some could not be made."""
         if any(check.status == "error" for check in self.checks):
             return ERROR
         return HELD if all(check.passed for check in self.checks) else EXCEEDED
@@ -115,7 +115,7 @@ def _run_one(entry: CheckEntry, failures: Path, on_progress: OnProgress) -> Chec
         )
     except EvenhandError as error:
         return CheckRun(entry, None, str(error), seconds=time.perf_counter() - started)
-    except Exception as error:  # one check must not take the others with it
+    except (Exception, SystemExit) as error:  # one check must not take the others with it, nor end the gate
         reason = f"{type(error).__name__}: {error}"
         return CheckRun(entry, None, reason, traceback.format_exc(), time.perf_counter() - started)
     return CheckRun(entry, outcome, seconds=outcome.seconds)

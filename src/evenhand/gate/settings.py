@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from evenhand.gate.decision import Verdict
 from evenhand.methods.registry import AUTO
 from evenhand.models.classifier import OutputForm
 from evenhand.runs.config import Checked
@@ -44,3 +45,7 @@ class CheckSettings(Checked):
     output: OutputForm = "auto"
     device: str = "auto"
     chunk_rows: int | None = Field(default=None, ge=1)
+
+    def passes(self, verdict: Verdict) -> bool:
+        """Whether a verdict lets a build go on."""
+        return verdict == "held" or (verdict == "not shown" and self.undecided == "pass")

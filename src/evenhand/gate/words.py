@@ -150,5 +150,6 @@ def origin(example: Example, data: Dataset) -> str:
     ]
     moved = f", with {joined(outside)} moved into the domain" if outside else ""
     if not changes:
-        return f"A real person of the data, {name}{moved or ', as they are'}."
+        coarse = "" if data.as_they_are[example.seed_row] else ", their numbers rounded or filled in as the schema says"
+        return f"A real person of the data, {name}{moved or coarse or ', as they are'}."
     return f"A real person of the data, {name}{moved}, with {counted(len(changes), 'change')}: {'; '.join(changes)}."

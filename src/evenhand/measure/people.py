@@ -7,7 +7,7 @@ import torch
 
 from evenhand.data.dataset import Dataset
 from evenhand.measure.direction import Tally, look
-from evenhand.measure.rates import Part, data_rates, part_of, row_batches
+from evenhand.measure.rates import Part, data_rates, part_of, row_batches, rows_for_people
 from evenhand.measure.sampling import Sampled
 from evenhand.models.classifier import Classifier
 from evenhand.search.space import TableSpace
@@ -32,7 +32,9 @@ def people_rates(
     """
     tallies = {part: Tally(space.variant_count) for part in PARTS}
     numbers, hits = [], []
-    for rows, x in row_batches(space, data, seed=seed, interrupted=interrupted, on_done=on_done):
+    for rows, x in row_batches(
+        space, data, seed=seed, most_rows=rows_for_people(model), interrupted=interrupted, on_done=on_done
+    ):
         found = look(model, space, x)
         hit = found.hit.cpu().numpy()
         numbers.append(rows)

@@ -45,7 +45,8 @@ class Neighbourhood:
 
     An ordered attribute or a number moves one step up or down, with equal odds; at an end of its domain it moves
     inward. A category becomes any other one, with equal odds. All rows are equally likely, and so are all sets of
-    attributes with more than one value. Where the schema limits how an attribute may move, that holds here too.
+    attributes with more than one value. Where the schema limits how an attribute may move, it moves by one stride to an
+    allowed side; one that can go nowhere from its value stays.
     """
 
     name = "neighbourhood"
@@ -62,24 +63,24 @@ class Neighbourhood:
         self.words = (
             f"rows of {data.name} with {changes} random attribute{'s' if changes > 1 else ''} that "
             f"{'are' if changes > 1 else 'is'} not protected changed: a number or rank by one step, a category to any "
-            "other"
+            "other" + (", as far as the schema lets it move" if space.limited else "")
         )
         self.per_sample = 2 + 2 * changes  # two for the row: one alone could not reach all of 10^7 rows evenly
         self._rows = space.samples(data.clipped)
         device = self._rows.device
         self._movable = torch.tensor(movable, device=device)
-        self._category = torch.tensor([a.kind == "category" for a in space.schema.attributes], device=device)
+        anywhere = [a.kind == "category" and a.moves == "any" and a.stride == 1 for a in space.schema.attributes]
+        self._category = torch.tensor(anywhere, device=device)
         self._sizes = torch.tensor(space.sizes, device=device)
 
     def samples(self, numbers: Tensor) -> Tensor:
         """Changed rows."""
-        people = self._rows[self.rows(numbers)]
-        x = people.clone()
+        x = self._rows[self.rows(numbers)]
         attributes = self._chosen(numbers[:, 2 : 2 + self.changes])
         for attribute, number in zip(attributes, numbers[:, 2 + self.changes :].unbind(1), strict=True):
             moved = self._moved(x.gather(1, attribute[:, None]).squeeze(1), attribute, number)
             x.scatter_(1, attribute[:, None], moved[:, None])
-        return self._space.within_reach(x, people)
+        return x
 
     def rows(self, numbers: Tensor) -> Tensor:
         """(n,) the row of the data that each sample starts from."""
@@ -97,10 +98,10 @@ class Neighbourhood:
         return list(order[:, : self.changes].unbind(1))
 
     def _moved(self, code: Tensor, attribute: Tensor, number: Tensor) -> Tensor:
-        """(n,) another code for one attribute of each sample."""
-        low, size = self._space.lower[attribute], self._sizes[attribute]
-        at = code - low
-        step = torch.where(number < 0.5, -1.0, 1.0)
-        step = torch.where((at + step < 0) | (at + step >= size), -step, step)
+        """(n,) another code for one attribute of each sample; the same where the schema lets it go nowhere."""
+        low, size, reach = self._space.lower[attribute], self._sizes[attribute], self._space.reach
+        at, stride = code - low, reach.stride[attribute]
+        up, down = reach.rises[attribute] & (at + stride < size), reach.falls[attribute] & (at - stride >= 0)
+        step = torch.where(up & (~down | (number >= 0.5)), stride, torch.where(down, -stride, 0.0))
         other = (at + 1 + torch.floor(number * (size - 1))) % size
         return low + torch.where(self._category[attribute], other, at + step)

@@ -10,11 +10,15 @@ from scipy import special
 from torch import Tensor
 
 from evenhand.data.dataset import Dataset
-from evenhand.models.classifier import Classifier
+from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import Adapter
+from evenhand.models.classifier import Classifier, ModelGone
 from evenhand.search.check import check
 from evenhand.search.space import TableSpace
 
 ROWS_AT_A_TIME = 1_000_000
+FEWEST_PEOPLE = 1000
+PARTS = 10  # at least so many batches where rows have a price, so that an end on the way leaves something
 MOST_ROWS = 25_000_000  # model rows; where a check of all people would take more, a random part of them is checked
 
 Part = Literal["all", "train", "held_out"]
@@ -78,14 +82,24 @@ def discriminatory_rows(
     """Rows of the data, clipped into the domain and otherwise unchanged, and which of them have a witness.
 
     All rows that the schema calls possible, in a random order; where they have too many variants, or when interrupted,
-    the first of these, which are a random part. There is at least one batch.
+    the first of these, which are a random part; and so where the model fails on the way. There is at least one batch.
     """
-    hits = [
-        check(model, space, x).hit.cpu().numpy()
-        for _, x in row_batches(space, data, seed=seed, interrupted=interrupted, on_done=on_done)
-    ]
-    found = np.concatenate(hits)
-    return rows_to_check(space, data, seed)[: len(found)], found
+    rows, hits = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=bool)]
+    try:
+        for batch, x in row_batches(
+            space, data, seed=seed, most_rows=rows_for_people(model), interrupted=interrupted, on_done=on_done
+        ):
+            hits.append(check(model, space, x).hit.cpu().numpy())
+            rows.append(batch)
+    except ModelGone:
+        if len(hits) == 1:
+            raise
+    return np.concatenate(rows), np.concatenate(hits)
+
+
+def rows_for_people(model: Classifier) -> int:
+    """How many rows a model may be asked about to look at the people of the data: fewer where rows have a price."""
+    return (model.module.people_rows if isinstance(model.module, Adapter) else None) or MOST_ROWS
 
 
 def row_batches(
@@ -93,12 +107,13 @@ def row_batches(
     data: Dataset,
     *,
     seed: int = 0,
+    most_rows: int = MOST_ROWS,
     interrupted: Callable[[], bool] = lambda: False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
     """Batches of rows to check: their numbers, and the samples that they are in the domain. At least one batch."""
-    order = rows_to_check(space, data, seed)
-    size = max(1, ROWS_AT_A_TIME // space.variant_count)
+    order = rows_to_check(space, data, seed, most_rows)
+    size = max(1, min(ROWS_AT_A_TIME, most_rows // PARTS) // space.variant_count)
     for start in range(0, len(order), size):
         rows = order[start : start + size]
         yield rows, space.samples(data.clipped[rows])
@@ -107,11 +122,14 @@ def row_batches(
             return
 
 
-def rows_to_check(space: TableSpace, data: Dataset, seed: int) -> NDArray[np.int64]:
+def rows_to_check(space: TableSpace, data: Dataset, seed: int, most_rows: int = MOST_ROWS) -> NDArray[np.int64]:
     """All possible rows in a random order; where they have too many variants, the first of these."""
-    most = max(1000, MOST_ROWS // space.variant_count)
+    most = max(FEWEST_PEOPLE if most_rows == MOST_ROWS else 1, most_rows // space.variant_count)
     order = np.random.default_rng(seed).permutation(len(data.codes))
-    return order[data.possible[order]][:most]
+    possible = order[data.possible[order]]
+    if not len(possible):
+        raise EvenhandError(f"No row of {data.name} is possible by its schema: see [[impossible]] there.")
+    return possible[:most]
 
 
 def data_rates(

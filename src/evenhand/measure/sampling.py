@@ -23,6 +23,7 @@ from evenhand.errors import EvenhandError
 from evenhand.measure.direction import Look, Tally, look
 from evenhand.measure.populations import Population
 from evenhand.measure.rates import Rate, clopper_pearson
+from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier
 from evenhand.search.draws import Draws
 from evenhand.search.space import TableSpace
@@ -176,9 +177,10 @@ def _in_threads(work: Callable[[Classifier, int], Look], model: Classifier, star
     """The work's results in order, with a thread for each core; closed early, it drops what has not begun.
 
     torch's own threads bring nothing on small networks; a batch for each thread does. A module may keep things while
-    it works, so each thread asks a copy of its own.
+    it works, so each thread asks a copy of its own; a model of another framework cannot be copied and is asked alone.
     """
-    threads = min(_cores(), MOST_THREADS, len(starts)) if model.device.type == "cpu" else 1
+    alone = any(isinstance(part, Adapter) and not part.thread_safe for part in model.module.modules())
+    threads = min(_cores(), MOST_THREADS, len(starts)) if model.device.type == "cpu" and not alone else 1
     if threads == 1:
         yield from (work(model, start) for start in starts)
         return

@@ -111,8 +111,8 @@ def check_needs(names: list[str], model: Classifier, x: Tensor) -> None:
     if why_not:
         others = ", ".join(name for name, entry in METHODS.items() if entry.method.needs != "gradients")
         raise EvenhandError(
-            f"{', '.join(hungry)} need gradients, and this model gives none: {why_not.rstrip('.')}. "
-            f"Methods that do without: {others}."
+            f"{', '.join(hungry)} {'needs' if len(hungry) == 1 else 'need'} gradients, and this model gives none: "
+            f"{why_not.rstrip('.')}. Methods that do without: {others}."
         )
 
 

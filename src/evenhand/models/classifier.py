@@ -133,9 +133,9 @@ class Classifier(Model):
         """What the module says, as logits; whatever it raises is its author's to mend."""
         try:
             raw = self.module(inputs.to(self.dtype))
-        except EvenhandError:
-            raise
-        except Exception as error:
+        except EvenhandError as error:
+            raise ModelGone(str(error)) from error
+        except (Exception, SystemExit) as error:  # the user's code may be a script that ends itself
             raise ModelGone(
                 f"The model failed on {len(inputs):,} rows: {first_line(error)}. "
                 "If it ran out of memory, use a smaller --chunk-rows."
@@ -151,14 +151,14 @@ class Classifier(Model):
         return torch.cat([x, x[:1].expand(missing, -1)]) if missing else x
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """An error in one line, with its kind."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(".: ")
 
 
-def _not_a_number(sample: Tensor) -> EvenhandError:
+def _not_a_number(sample: Tensor) -> ModelGone:
     values = ", ".join(f"{value:g}" for value in sample.tolist())
-    return EvenhandError(
+    return ModelGone(
         f"The model's score is not a number (NaN) for the sample [{values}]. "
         "Check its weights, and that it scales its inputs without dividing by zero."
     )

@@ -70,7 +70,9 @@ def _probabilities(model: Classifier, x: Tensor) -> None:
 
 
 def _repeatable(model: Classifier, x: Tensor) -> None:
-    first, again = model.outputs(x), model.outputs(x)
+    first = model.outputs(x)
+    _forget(model)
+    again = model.outputs(x)
     if not torch.equal(first.labels, again.labels) or not torch.equal(first.scores, again.scores):
         raise EvenhandError(
             "The model gives other scores when it is asked about the same rows again. Turn off what is random in it."
@@ -80,6 +82,7 @@ def _repeatable(model: Classifier, x: Tensor) -> None:
 def _alone(model: Classifier, x: Tensor) -> None:
     together = model.outputs(x).scores
     for places in (torch.arange(len(x)).flip(0), torch.arange(1), torch.arange(len(x) // 3, len(x))):
+        _forget(model)
         scores = model.outputs(x[places]).scores
         if not torch.allclose(scores, together[places], atol=SCORE_ROUNDING):
             off = float((scores - together[places]).abs().max())
@@ -87,6 +90,12 @@ def _alone(model: Classifier, x: Tensor) -> None:
                 f"The model gives other scores to the same rows in another batch (they differ by up to {off:.2g}). "
                 "It must be a function of a row alone."
             )
+
+
+def _forget(model: Classifier) -> None:
+    """Let the model be asked, and not what an adapter remembers."""
+    if isinstance(model.module, Adapter):
+        model.module.forget()
 
 
 def _untouched(model: Classifier, x: Tensor) -> None:

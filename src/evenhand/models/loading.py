@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
 import sys
 from collections.abc import Callable
 from importlib import resources
@@ -36,6 +38,7 @@ OPENERS = {
     ".ts": "torch_files:open_torchscript",
     ".toml": "description:open_described",
 }
+TRUST = "EVENHAND_TRUST"
 PICKLES = (".pkl", ".pickle", ".joblib", ".pth", ".bin", ".h5", ".hdf5")
 KNOWN_FILES = (
     "a file that evenhand made (NAME.safetensors), .skops (scikit-learn), .txt (LightGBM), .ubj or .json (XGBoost), "
@@ -146,7 +149,9 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
     averaged = read_json(description_file).get("format") == AVERAGED
     network: nn.Module
     network, description = (
-        load_averaged(path, lambda inner: load_module(data, inner)[0]) if averaged else load_network(path)
+        load_averaged(path, lambda inner: load_module(data, _trusted(inner, path))[0])
+        if averaged
+        else load_network(path)
     )
     for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
         if description.get(key) != expected:
@@ -155,6 +160,22 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
                 f"of {data.name} are {_listed(expected)}. Choose another network, or correct {description_file}."
             )
     return network
+
+
+def _trusted(inner: str, path: Path) -> str:
+    """The model that an averaged one asks: a file beside it, or something that the user has said to trust.
+
+    A file from somebody else must not import code, nor send people's data to an address, because it says so.
+    """
+    if inner in os.environ.get(TRUST, "").split(","):
+        return inner
+    beside = path.parent / inner
+    if Path(inner).name == inner and Path(inner).suffix in OPENERS and Path(inner).suffix != ".toml":
+        return str(beside)
+    raise EvenhandError(
+        f"{path} is the average of the model '{inner}', which is code or an address and no file beside it. If you "
+        f"trust it, say so: {TRUST}='{inner}' in the environment."
+    )
 
 
 def _listed(values: object) -> str:
@@ -181,7 +202,7 @@ def _own_object(path: str) -> Any:
         return found
     try:
         return found()
-    except Exception as error:  # it is the user's code: whatever it raises is theirs to mend
+    except (Exception, SystemExit) as error:  # it is the user's code: whatever it raises is theirs to mend
         raise EvenhandError(f"The model function {path} failed: {type(error).__name__}: {error}") from error
 
 
@@ -191,8 +212,8 @@ def _is_factory(found: Any) -> bool:
         return True
     if isinstance(found, nn.Module) or hasattr(found, "predict") or not callable(found):
         return False
-    code = getattr(found, "__code__", None)
-    if code is None:
+    try:
+        inspect.signature(found).bind()
+    except (TypeError, ValueError):  # it needs arguments, or says nothing about them
         return False
-    needed = code.co_argcount - len(getattr(found, "__defaults__", None) or ())
-    return bool(needed - (1 if hasattr(found, "__self__") else 0) == 0)
+    return True

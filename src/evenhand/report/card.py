@@ -1,10 +1,8 @@
 """The section of a model card that finished runs fill: what was tested, on whom, results with intervals, limits."""
 
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -12,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from evenhand.errors import EvenhandError
 from evenhand.methods.registry import METHODS
 from evenhand.report.card_limits import limits_of
+from evenhand.report.commands import from_python, measure_command, shareable
 from evenhand.report.page import moment
 from evenhand.report.repair_page import ABOUT, sentences
 from evenhand.report.strong_words import has_strong_words
-from evenhand.report.text import budget_text, command_line, counted, example_text, joined, percent
+from evenhand.report.text import budget_text, command_line, counted, example_text, joined, percent, ruled_out_text
 from evenhand.report.text_sentences import (
     example_lines,
     kept_findings,
@@ -59,6 +58,7 @@ class CardRun:
     dataset: dict[str, Any]
     metrics: list[dict[str, Any]] = field(default_factory=list)  # beside the rates
     pairs_title: str = "Clearest pairs"
+    from_python: str = ""  # why the command by itself does not repeat the run
 
 
 def card_run(summary: dict[str, Any]) -> CardRun:
@@ -71,7 +71,7 @@ def card_run(summary: dict[str, Any]) -> CardRun:
         )
     try:
         run = makers[kind](summary)
-        return replace(run, command=shareable(run.command))
+        return replace(run, command=shareable(run.command), from_python=from_python(summary))
     except (KeyError, IndexError, TypeError) as error:
         raise EvenhandError(
             f"The summary, by evenhand {summary.get('evenhand', '?')}, lacks {error}. Run the {kind} again with "
@@ -103,11 +103,6 @@ def escaped(text: str) -> str:
     return SPECIAL.sub(r"\\\1", " ".join(str(text).split())).replace("\\<", "&lt;").replace("\\>", "&gt;")
 
 
-def shareable(command: str) -> str:
-    """A command for readers elsewhere: of files only their names, since folders of this machine say nothing to them."""
-    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in shlex.split(command))
-
-
 def fenced(text: str) -> str:
     """A block of code, between more backticks than it has itself."""
     ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
@@ -131,7 +126,7 @@ def _audit(summary: dict[str, Any]) -> CardRun:
             f"{counted(search['generated']['total'], f'generated {noun}')} ({percent(share)}), from "
             f"{search['seeds_with_findings']:,} of {search['seeds']:,} seeds. That is how well the search worked, "
             "and not a rate in any population.",
-            *_ruled_out(search),
+            *_ruled_out(search, texts=texts),
         ],
         pairs=_text_pairs(summary) if texts else [_pair(example) for example in summary["examples"][:PAIRS]],
         limits=limits_of(summary),
@@ -140,10 +135,12 @@ def _audit(summary: dict[str, Any]) -> CardRun:
     )
 
 
-def _ruled_out(search: dict[str, Any]) -> list[str]:
-    """What rules of the schema, or the similarity asked for, kept out of the findings."""
-    count = search.get("ruled_out") or 0
-    return [f"{counted(count, 'more pair')} did not count, by rules that were set for the search."] if count else []
+def _ruled_out(search: dict[str, Any], *, texts: bool) -> list[str]:
+    """What the similarity asked for, or rules of the schema, kept out of the findings."""
+    if not search.get("ruled_out"):
+        return []
+    less_similar = f"{counted(search['ruled_out'], 'more pair')} did not count: less similar than was asked for"
+    return [f"{less_similar if texts else ruled_out_text(search)}."]
 
 
 def _measure(summary: dict[str, Any]) -> CardRun:
@@ -170,7 +167,7 @@ def _measure(summary: dict[str, Any]) -> CardRun:
         said=said,
         pairs=[],
         limits=limits_of(summary),
-        command=_measure_command(summary),
+        command=measure_command(summary),
         **_place(summary),
     )
 
@@ -286,15 +283,3 @@ def _changed_pair(example: dict[str, Any]) -> list[str]:
         f"{example['other_values']}: {example['other_label']} ({example['differs']} the repair)",
         f"both: {example['label_when_alike']} ({other} the repair)",
     ]
-
-
-def _measure_command(summary: dict[str, Any]) -> str:
-    """The command that measures again."""
-    config = summary["config"]
-    words = ["evenhand", "measure", config["dataset"], "--protected", ",".join(summary["protected"])]
-    if config.get("model") is None and not summary["model"]["name"].startswith("built-in"):
-        config = config | {"model": summary["model"]["name"]}
-    for name in ("model", "network", "half_width", "confidence", "changes", "texts", "lexicon", "seed", "findings"):
-        if config.get(name) is not None:
-            words += [f"--{name.replace('_', '-')}", str(config[name])]
-    return shlex.join(words)

@@ -8,6 +8,7 @@ import yaml
 
 from evenhand.errors import EvenhandError
 from evenhand.report.card import ACCURACY, RATE, CardRun, metrics_of
+from evenhand.report.text import counted
 
 BEGIN, END = "<!-- evenhand:begin -->", "<!-- evenhand:end -->"
 TAGS = ["evenhand", "individual-discrimination"]
@@ -22,18 +23,40 @@ def new_card(section: str, runs: list[CardRun], name: str, licence: str | None) 
 
 def has_section(text: str) -> bool:
     """Whether a card holds a section of ours."""
-    return BEGIN in text and text.rfind(END) > text.find(BEGIN)
+    return _section(_parts(text)[1]) is not None
+
+
+def _parts(text: str) -> tuple[str | None, str]:
+    """The front matter, if there is any, and what follows."""
+    match = FRONT_MATTER.match(text)
+    return (match.group(1), text[match.end() :]) if match else (None, text)
+
+
+def _section(body: str) -> tuple[int, int] | None:
+    """Where our section begins and ends; None without one. Markers are whole lines: in a sentence they are a quote."""
+    begins, ends = (
+        list(re.finditer(rf"^[ \t]*{re.escape(marker)}[ \t]*\r?$", body, re.MULTILINE)) for marker in (BEGIN, END)
+    )
+    if not begins and not ends:
+        return None
+    if len(begins) != 1 or len(ends) != 1 or ends[0].start() < begins[0].start():
+        raise EvenhandError(
+            f"The card holds {counted(len(begins), 'line')} {BEGIN} and {counted(len(ends), 'line')} {END}, so it is "
+            "not clear what to replace. Leave one of each, the first before the second."
+        )
+    return begins[0].start(), ends[0].end()
 
 
 def updated_card(text: str, section: str, runs: list[CardRun], name: str | None, licence: str | None) -> str:
     """The card with our section replaced and our keys brought up to date; everything else stays as it is."""
-    match = FRONT_MATTER.match(text)
-    front, body = (match.group(1), text[match.end() :]) if match else ("", text)
-    start, end = body.find(BEGIN), body.rfind(END) + len(END)
-    body = body[:start] + _marked(section).rstrip("\n") + body[end:]
+    there, body = _parts(text)
+    place = _section(body)
+    assert place is not None  # the caller has looked
+    body = body[: place[0]] + _marked(section).rstrip("\n") + body[place[1] :]
+    front = there or ""
     if licence:
         front = _spliced(front, {"license": licence})
-    return f"---\n{_merged(front, runs, name)}---\n{'' if match else chr(10)}{body}"
+    return f"---\n{_merged(front, runs, name)}---\n{chr(10) if there is None else ''}{body}"
 
 
 def _marked(section: str) -> str:

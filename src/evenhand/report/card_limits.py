@@ -18,6 +18,7 @@ NEW_FINDINGS = (
     "Audit the repaired model again."
 )
 LABELS = "Accuracy is agreement with the labels in the data, which may themselves be the result of discrimination."
+ENDED = {"interrupted": "The run was interrupted", "model-failed": "The model failed on the way"}
 DOMAIN = "In the whole domain every combination of values is equally likely; most such people do not exist."
 
 
@@ -32,9 +33,8 @@ def limits_of(summary: dict[str, Any]) -> list[str]:
         found += text_limits(summary)
     else:
         found.append("Texts are changed in words of the lexicon alone; the grammar around them stays as it is.")
-    if summary.get("stopped", summary.get("search", {}).get("stopped")) in ("interrupted", "model-failed"):
-        found.append("The run was interrupted: it looked at less than was asked for.")
-    return found
+    stopped = summary.get("stopped", summary.get("search", {}).get("stopped"))
+    return found + ([f"{ENDED[stopped]}: less was looked at than was asked for."] if stopped in ENDED else [])
 
 
 def _intervals(summary: dict[str, Any]) -> str:

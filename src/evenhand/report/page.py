@@ -1,30 +1,25 @@
 """The report: one HTML file that needs no network and explains itself."""
 
-import math
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from evenhand.data.dataset import Dataset, builtin_names
+from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.files import write_text
 from evenhand.methods.registry import METHODS
-from evenhand.models.loading import OPENERS
 from evenhand.report.charts import Point, growth_chart, rate_bar, share_bars
-from evenhand.report.statistics import (
-    Codes,
-    Example,
-    Flips,
-    Spread,
-    Statistics,
-)
+from evenhand.report.commands import from_python
+from evenhand.report.flips import flip_matrix, pair_rows, spread_rows
+from evenhand.report.statistics import Codes, Example, Statistics
 from evenhand.report.text import (
     STOPPED,
+    affected_text,
+    agreement_text,
     budget_text,
     command_line,
     counted,
@@ -34,51 +29,6 @@ from evenhand.report.text import (
     percent,
     reading_text,
 )
-
-MOST_MATRIX_ROWS = 12
-MOST_PAIRS = 20
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Findings by the favoured combination (rows) and the disfavoured one (columns)."""
-
-    names: list[str]
-    cells: list[list[int]]
-
-    @property
-    def total(self) -> int:
-        """All findings that have a direction."""
-        return sum(map(sum, self.cells))
-
-    @property
-    def column_totals(self) -> list[int]:
-        """How often each combination was disfavoured."""
-        return [sum(column) for column in zip(*self.cells, strict=True)]
-
-    @property
-    def most(self) -> int:
-        """The largest cell, which has the full shade."""
-        return max(map(max, self.cells))
-
-
-@dataclass(frozen=True)
-class PairRow:
-    """One of the most frequent pairs."""
-
-    favoured: str
-    disfavoured: str
-    findings: int
-    share: float
-
-
-@dataclass(frozen=True)
-class SpreadRows:
-    """An attribute's distance and its over-represented values: words, share of findings, share of people."""
-
-    title: str
-    distance: float
-    over: list[tuple[str, float, float]]
 
 
 @dataclass(frozen=True)
@@ -129,11 +79,14 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         limited=[limit_text(a) for a in schema.attributes if not a.protected and (a.moves != "any" or a.stride > 1)],
         coarser=[text for a in schema.attributes if (text := reading_text(a)) is not None],
         own_model=summary["config"]["model"] is not None,
+        affected=affected_text(summary),
+        agrees=agreement_text(summary["model"]["agreement"]) if "agreement" in summary["model"] else "",
+        coarse_rows=0 if data.read_otherwise is None else int(data.read_otherwise.sum()),
         clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
         findings=statistics.findings,
         growth=growth_points(summary),
         command=command_line(summary["config"]),
-        from_python=_from_python(summary["config"]),
+        from_python=from_python(summary),
         started=moment(summary["started"]),
         **(_about_findings(statistics, data, protected) if statistics.findings else {}),
     )
@@ -178,13 +131,6 @@ def growth_points(summary: dict[str, Any]) -> list[Point]:
     return points if points and points[-1] == end else [*points, end]
 
 
-def _from_python(config: dict[str, Any]) -> bool:
-    """Whether the model or the data have a name that no command line can load."""
-    model, data = config["model"], config["dataset"]
-    loadable_model = model is None or ":" in model or Path(model).suffix in (".safetensors", ".json", *OPENERS)
-    return not loadable_model or not (data in builtin_names() or Path(data).suffix == ".toml")
-
-
 def moment(started: str) -> str:
     """15 November 2026, 19:01 UTC."""
     at = datetime.fromisoformat(started)
@@ -202,52 +148,10 @@ def _about_findings(statistics: Statistics, data: Dataset, protected: list[int])
         "pairs": rows,
         "pairs_share": sum(row.share for row in rows),
         "changed": [(joined([titles[n] for n in names]), count, len(names) == 1) for names, count in flips.changed],
-        "spreads": [_spread_rows(spread, schema) for spread in statistics.spreads],
+        "spreads": [spread_rows(spread, schema) for spread in statistics.spreads],
         "most_share": max((value.findings for spread in statistics.spreads for value in spread.over), default=1.0),
         "cards": example_cards(statistics, data, [schema.names[index] for index in protected]),
     }
-
-
-def flip_matrix(flips: Flips, schema: Schema, protected: list[int]) -> Matrix | None:
-    """All combinations against each other; those that occur, if all are too many; None if these are too."""
-    shown = _shown_combinations(flips, schema, protected)
-    if not flips.pairs or len(shown) > MOST_MATRIX_ROWS:
-        return None
-    count = {(flip.favoured, flip.disfavoured): flip.findings for flip in flips.pairs}
-    cells = [[count.get((row, column), 0) for column in shown] for row in shown]
-    return Matrix([_combination_text(codes, schema, protected) for codes in shown], cells)
-
-
-def _shown_combinations(flips: Flips, schema: Schema, protected: list[int]) -> list[Codes]:
-    domains = [schema.attributes[index].domain for index in protected]
-    if math.prod(high - low + 1 for low, high in domains) <= MOST_MATRIX_ROWS:
-        return list(product(*(range(low, high + 1) for low, high in domains)))
-    return sorted({codes for flip in flips.pairs for codes in (flip.favoured, flip.disfavoured)})
-
-
-def pair_rows(flips: Flips, schema: Schema, protected: list[int]) -> list[PairRow]:
-    """The most frequent pairs of combinations in words; shares are of the findings that have a direction."""
-    total = sum(flip.findings for flip in flips.pairs)
-    return [
-        PairRow(
-            _combination_text(flip.favoured, schema, protected),
-            _combination_text(flip.disfavoured, schema, protected),
-            flip.findings,
-            flip.findings / total,
-        )
-        for flip in flips.pairs[:MOST_PAIRS]
-    ]
-
-
-def _combination_text(codes: Codes, schema: Schema, protected: list[int]) -> str:
-    pairs = zip(protected, codes, strict=True)
-    return ", ".join(schema.attributes[index].sentence(code) for index, code in pairs)
-
-
-def _spread_rows(spread: Spread, schema: Schema) -> SpreadRows:
-    attribute = schema.attributes[spread.attribute]
-    values = [(attribute.text(value.code), value.findings, value.people) for value in spread.over]
-    return SpreadRows(attribute.title, spread.distance, values)
 
 
 def example_cards(statistics: Statistics, data: Dataset, protected: list[str]) -> list[Card]:
@@ -304,4 +208,7 @@ def origin(example: Example, data: Dataset) -> str:
     outside = f" Outside the domain in that row: {'; '.join(moved)}." if moved else ""
     if changes:
         return f"Started from {name}; changed: {'; '.join(changes)}.{outside}"
-    return f"R{name[1:]}, moved into the domain.{outside}" if moved else f"R{name[1:]}, unchanged."
+    if moved:
+        return f"R{name[1:]}, moved into the domain.{outside}"
+    as_it_is = data.as_they_are[example.seed_row]
+    return f"R{name[1:]}, {'unchanged' if as_it_is else 'its numbers rounded or filled in as the schema says'}."

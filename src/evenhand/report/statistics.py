@@ -1,10 +1,10 @@
 """What a file of findings says in numbers, read batch by batch so that its length does not matter."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
+from evenhand.search.recorder import PHASES, Findings
 
 BATCH_ROWS = 65_536
 EXAMPLES = 20
@@ -93,45 +94,33 @@ def read_statistics(path: Path, data: Dataset, protected: list[str]) -> Statisti
         0,
         _FlipCounter(data.schema, indices),
         _ValueCounter(data, indices),
-        _Examples(data),
+        _Examples(data, indices),
     )
     for batch in _batches(path, data.schema, indices):
         total += len(batch.label)
         flips.add(batch)
         values.add(batch)
-        clearest.add(batch, indices)
+        clearest.add(batch)
     return Statistics(total, flips.result(), values.result(), clearest.result())
 
 
-class _Batch(NamedTuple):
-    """Some findings, as arrays of one length."""
-
-    sample: NDArray[np.int32]  # (n, d)
-    witness: NDArray[np.int32]  # (n, protected)
-    label: NDArray[np.int64]
-    witness_label: NDArray[np.int64]
-    score: NDArray[np.float32]
-    witness_score: NDArray[np.float32]
-    seed_row: NDArray[np.int64]
-    unchanged: NDArray[np.bool_]  # looked at before the first move: the seed itself
-
-
-def _batches(path: Path, schema: Schema, protected: list[int]) -> Iterator[_Batch]:
+def _batches(path: Path, schema: Schema, protected: list[int]) -> Iterator[Findings]:
     sample = [f"sample_code.{name}" for name in schema.names]
     witness = [f"witness_code.{schema.names[index]}" for index in protected]
     rest = ["label", "witness_label", "score", "witness_score", "seed_row", "phase", "step"]
     with pq.ParquetFile(path) as file:
         for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *rest]):
-            in_global_phase = pc.equal(rows["phase"].cast("string"), "global")
-            yield _Batch(
+            in_local_phase = pc.not_equal(rows["phase"].cast("string"), PHASES[0])
+            yield Findings(
                 _matrix(rows, sample),
                 _matrix(rows, witness),
                 _label_codes(rows["label"], schema),
                 _label_codes(rows["witness_label"], schema),
                 _array(rows["score"]),
                 _array(rows["witness_score"]),
+                _array(in_local_phase).astype(np.int8),
                 _array(rows["seed_row"]),
-                _array(pc.and_(in_global_phase, pc.equal(rows["step"], 0))),
+                _array(rows["step"]),
             )
 
 
@@ -166,7 +155,7 @@ class _FlipCounter:
         self._changed: Counter[tuple[bool, ...]] = Counter()
         self._neither = 0
 
-    def add(self, batch: _Batch) -> None:
+    def add(self, batch: Findings) -> None:
         """Count a batch."""
         own = batch.sample[:, self._protected]
         sample, witness = self._numbers(own), self._numbers(batch.witness)
@@ -207,7 +196,7 @@ class _ValueCounter:
         self._free = [index for index in range(len(data.schema.attributes)) if index not in protected]
         self._counts = [np.zeros(data.schema.attributes[index].size, dtype=np.int64) for index in self._free]
 
-    def add(self, batch: _Batch) -> None:
+    def add(self, batch: Findings) -> None:
         """Count a batch."""
         for index, counts in zip(self._free, self._counts, strict=True):
             counts += self._count(index, batch.sample)
@@ -244,15 +233,17 @@ class _Examples:
     A row that was moved into the domain before it was looked at does not count as a person of the data.
     """
 
-    def __init__(self, data: Dataset) -> None:
-        self._as_they_are = (data.codes == data.clipped).all(axis=1)
-        self._people, self._generated = _Clearest(), _Clearest()
+    def __init__(self, data: Dataset, protected: list[int]) -> None:
+        self._as_they_are, self._protected = (data.codes == data.clipped).all(axis=1), protected
+        self._people, self._generated = (Clearest(EXAMPLES, lambda example: example.seed_row) for _ in range(2))
 
-    def add(self, batch: _Batch, protected: list[int]) -> None:
+    def add(self, batch: Findings) -> None:
         """Look through a batch."""
-        people = batch.unchanged & (batch.seed_row >= 0) & self._as_they_are[np.maximum(batch.seed_row, 0)]
-        self._people.add(batch, np.flatnonzero(people), protected)
-        self._generated.add(batch, np.flatnonzero(~people), protected)
+        unchanged = (batch.phase == 0) & (batch.step == 0)  # looked at before the first move: the seed itself
+        people = unchanged & (batch.seed >= 0) & self._as_they_are[np.maximum(batch.seed, 0)]
+        for clearest, those in ((self._people, people), (self._generated, ~people)):
+            best = _one_per_seed(batch, np.flatnonzero(those))
+            clearest.keep(example_at(batch, row, self._protected) for row in best)
 
     def result(self) -> list[Example]:
         """At most EXAMPLES pairs, no seed twice."""
@@ -262,37 +253,46 @@ class _Examples:
         return people + generated[: EXAMPLES - len(people)]
 
 
-class _Clearest:
-    """Keeps the findings with the largest difference of scores, one per seed.
+def _one_per_seed(batch: Findings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The clearest of some findings; of equal differences the earlier one."""
+    order = rows[by_gap(batch.score[rows], batch.witness_score[rows])]
+    _, first = np.unique(batch.seed[order], return_index=True)
+    return order[np.sort(first)[:EXAMPLES]]
 
-    Keeping only as many as are shown is exact: a seed that belongs to the best in the end does so when it is met.
+
+def by_gap(score: NDArray[np.float32], witness_score: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The order of pairs by the difference of their scores, the largest first; equal ones stay in their order."""
+    return np.argsort(-np.abs(score.astype(np.float64) - witness_score), kind="stable")
+
+
+def example_at(findings: Findings, row: int, protected: list[int]) -> Example:
+    """One of many findings as a pair of full samples."""
+    witness = findings.sample[row].copy()
+    witness[protected] = findings.witness[row]
+    return Example(
+        int(findings.seed[row]),
+        tuple(findings.sample[row].tolist()),
+        tuple(witness.tolist()),
+        int(findings.label[row]),
+        int(findings.witness_label[row]),
+        float(findings.score[row]),
+        float(findings.witness_score[row]),
+    )
+
+
+class Clearest:
+    """Keeps the examples with the largest difference of scores, one of each kind.
+
+    Keeping only as many as are shown is exact: a kind that belongs to the best in the end does so when it is met.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int, kind: Callable[[Example], Hashable]) -> None:
+        self._most, self._kind = most, kind
         self.kept: list[Example] = []
 
-    def add(self, batch: _Batch, rows: NDArray[np.int64], protected: list[int]) -> None:
-        """Look through some rows of a batch; of equal differences the earlier finding wins."""
-        gap = np.abs(batch.score[rows].astype(np.float64) - batch.witness_score[rows])
-        order = rows[np.argsort(-gap, kind="stable")]
-        _, first = np.unique(batch.seed_row[order], return_index=True)
-        best = order[np.sort(first)[:EXAMPLES]]
-        candidates = [*self.kept, *(_example(batch, row, protected) for row in best)]
-        one_per_seed: dict[int, Example] = {}
-        for example in sorted(candidates, key=lambda example: -example.gap):
-            one_per_seed.setdefault(example.seed_row, example)
-        self.kept = list(one_per_seed.values())[:EXAMPLES]
-
-
-def _example(batch: _Batch, row: int, protected: list[int]) -> Example:
-    witness = batch.sample[row].copy()
-    witness[protected] = batch.witness[row]
-    return Example(
-        int(batch.seed_row[row]),
-        tuple(batch.sample[row].tolist()),
-        tuple(witness.tolist()),
-        int(batch.label[row]),
-        int(batch.witness_label[row]),
-        float(batch.score[row]),
-        float(batch.witness_score[row]),
-    )
+    def keep(self, examples: Iterable[Example]) -> None:
+        """Take in some more; of equal differences the earlier example wins."""
+        unique: dict[Hashable, Example] = {}
+        for example in sorted([*self.kept, *examples], key=lambda example: -example.gap):
+            unique.setdefault(self._kind(example), example)
+        self.kept = list(unique.values())[: self._most]

@@ -71,6 +71,11 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
         ("model", f"{summary['model']['name']}; {offers_text(summary['model'])}"),
+        *(
+            [("gives the label of", agreement_text(summary["model"]["agreement"]))]
+            if "agreement" in summary["model"]
+            else []
+        ),
         ("method", f"{summary['config']['method']}: {METHODS[summary['config']['method']].about}"),
         ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
         ("in the data itself", rate_text(summary["data_rate"]["all"])),
@@ -99,6 +104,28 @@ def offers_text(model: dict[str, Any]) -> str:
     if "no_gradients" not in model:
         return f"returns {model['output']}"
     return f"returns {model['output']}, no gradients: {model['no_gradients'].rstrip('.')}"
+
+
+def agreement_text(agreement: dict[str, Any]) -> str:
+    """How often a model gives the label of the data, and what to look at where that is rarer than always saying one."""
+    words = (
+        f"{percent(agreement['share'])} of {agreement['rows']:,} rows (always ‘{agreement['commonest_label']}’: "
+        f"{percent(agreement['commonest_share'])})"
+    )
+    if agreement["share"] < agreement["commonest_share"]:
+        words += "; that is less: are the classes (label.values) and the model's inputs in the right order?"
+    return words
+
+
+def affected_text(summary: dict[str, Any]) -> str:
+    """The figure for a decision in a sentence: how many people of the data, with the interval."""
+    rate = summary["data_rate"]["all"]
+    low, high = rate["interval"]
+    return (
+        f"{rate['discriminatory']:,} of {rate['samples']:,} people of the data ({percent(rate['rate'], 2)}; "
+        f"{rate['confidence']:.0%} interval {low:.2%} to {high:.2%}) get another label when nothing but "
+        f"{joined(summary['protected'])} {'are' if len(summary['protected']) > 1 else 'is'} changed."
+    )
 
 
 def limit_text(attribute: Attribute) -> str:

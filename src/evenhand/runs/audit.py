@@ -31,7 +31,7 @@ from evenhand.report.text import headline, html_table
 from evenhand.runs.config import AuditConfig, SearchConfig
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.subject import as_dataset, classifier_of, model_facts, model_name, names_of
+from evenhand.runs.subject import agreement, as_dataset, classifier_of, model_facts, model_name, names_of
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Progress, Search, SearchResult
@@ -127,7 +127,7 @@ def audit(
         config, method, why_not = _with_method(config, dataset, classifier)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
         summary = _run(config, dataset, space, classifier, method, folder, stages, on_progress, interrupted)
-        summary["model"] = model_facts(classifier, model_words, why_not)
+        summary["model"] = model_facts(classifier, model_words, why_not) | {"agreement": summary.pop("agreement")}
         statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
         cards = example_cards(statistics, dataset, config.protected)
         summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
@@ -165,13 +165,15 @@ def _run(
     with stages.timed("seeds"):
         rows = choose_seeds(data, config.seeds, config.seed)
     with one_thread(model.device):
+        with stages.timed("agreement"):
+            agrees = agreement(model, data, config.seed)
         with stages.timed("data rate"):
             rates = _data_rates(model, space, data, config.seed, on_progress, interrupted)
         with stages.timed("search"), findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)) as writer:
             search = search_of(config, model, space, method, writer.write, on_progress, interrupted)
             result = search.run(data.codes[rows], rows)
             remove_earlier(folder)
-    return _summary(config, data, model, rates, result, stages, started)
+    return _summary(config, data, model, rates, result, stages, started) | {"agreement": agrees}
 
 
 def search_of(

@@ -19,6 +19,7 @@ from evenhand.measure.diversity import SAMPLE, Diversity
 from evenhand.methods.registry import METHODS, check_needs, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
+from evenhand.models.trial import why_no_gradients
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.runs.subject import classifier_of
@@ -267,10 +268,13 @@ def method_names(text: str) -> list[str]:
     return names if UNIFORM in names else [UNIFORM, *names]
 
 
+USUAL, USUAL_BLACK_BOX = "margin,adf,eidig,aequitas", "probe,maft,genetic,aequitas"
+
+
 def run_comparison(
     data: Dataset,
     protected: list[str],
-    names: list[str],
+    names: list[str] | None,
     budget: Budget,
     model: str | None,
     seed: int,
@@ -278,10 +282,16 @@ def run_comparison(
     inputs: str | None = None,
     on_progress: Callable[[str, Progress], None] = lambda method, progress: None,
 ) -> Comparison:
-    """Run the methods one after the other; Ctrl-C ends the one that runs, keeps it, and leaves the rest out."""
+    """Run the methods one after the other; Ctrl-C ends the one that runs, keeps it, and leaves the rest out.
+
+    `names` is None for the usual ones.
+    """
     device = choose_device(device_name)
     classifier, model_words = classifier_of(data, model, device, inputs=inputs)
-    check_needs(names, classifier, torch.tensor(data.clipped[:2], dtype=torch.float32))
+    x = torch.tensor(data.clipped[:2], dtype=torch.float32)
+    if names is None:
+        names = method_names(USUAL_BLACK_BOX if why_no_gradients(classifier, x) else USUAL)
+    check_needs(names, classifier, x)
     space = TableSpace(data.schema, protected, device)
     rows = choose_seeds(data, budget.seeds, seed)
     outcomes: list[Outcome] = []

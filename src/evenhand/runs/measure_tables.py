@@ -52,7 +52,7 @@ def _rate_table(measured: dict[str, Any], summary: dict[str, Any], short: dict[s
 
 
 def _columns(summary: dict[str, Any]) -> list[str]:
-    return ["rate", f"{summary['config']['confidence']:g} interval", "samples"]
+    return ["rate", f"{100 * summary['config']['confidence']:g}% interval", "samples"]
 
 
 def _figures(rate: dict[str, Any], summary: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from evenhand.data.dataset import Dataset, load_dataset
@@ -68,6 +69,23 @@ def classifier_of(
     sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
     classes = len(data.schema.label.values)
     return classifier_for(module, sample, classes=classes, device=device, output=output, chunk_rows=chunk_rows), name
+
+
+def agreement(classifier: Classifier, data: Dataset, seed: int) -> dict[str, Any]:
+    """How often the model gives the label that the data have: a hint whether classes and inputs are in the right order.
+
+    All rows, but for a model whose rows have a price: then a random part of them.
+    """
+    priced = classifier.module.people_rows if isinstance(classifier.module, Adapter) else None
+    rows = np.random.default_rng(seed).permutation(len(data.codes))[: None if priced is None else max(1, priced // 10)]
+    labels = classifier.outputs(torch.tensor(data.codes[rows], dtype=torch.float32)).labels.cpu().numpy()
+    counts = np.bincount(data.labels[rows], minlength=len(data.schema.label.values))
+    return {
+        "rows": len(rows),
+        "share": float((labels == data.labels[rows]).mean()),
+        "commonest_label": data.schema.label.values[int(counts.argmax())],
+        "commonest_share": float(counts.max() / len(rows)),
+    }
 
 
 def model_facts(classifier: Classifier, name: str, why_no_gradients: str = "") -> dict[str, Any]:

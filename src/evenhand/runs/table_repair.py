@@ -1,6 +1,7 @@
 """Repairing a classifier of tables: findings from the training split, repaired networks, a verdict on held-out data."""
 
 import shlex
+import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import nn
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
+from evenhand.files import replacing
 from evenhand.measure.choice import parse_conditions
 from evenhand.measure.verdict import Judge, Judged
 from evenhand.methods.registry import AUTO, BLACK_BOX, make_method
@@ -149,11 +151,12 @@ class _Work:
                 "`evenhand train`: it can be asked and not retrained. Only --by average is offered for it."
             )
 
-        found_again = isinstance(self.given, str | Path) and self.config.inputs is None
+        address = str(self.given).startswith(("http://", "https://")) and "?" in str(self.given)  # it may hold a key
+        found_again = isinstance(self.given, str | Path) and self.config.inputs is None and not address
         if "average" in self.config.by and not self.workshop.retrainable and not found_again:
             raise EvenhandError(
                 f"The average of {self.model_name} could not be written: the file would name the model, so it has to "
-                "be given as a file, an address or module:function, and --inputs in a description file (.toml)."
+                "be given as a file, an address without a query or module:function; --inputs belongs in a description."
             )
 
     def judged(self) -> tuple[list[Judged], list[Judged]]:
@@ -262,8 +265,8 @@ class _Work:
         config, given = self.config, RepairConfig.model_fields
         words = ["evenhand", "repair", config.dataset, "--protected", ",".join(config.protected)]
         words += ["--by", "all" if self.sweep else ",".join(config.by)]
-        for name in ("model", "share", "vote", "repeats", "strength", "choose", "method", "seeds", "steps", "epochs",
-                     "half_width", "confidence", "seed", "output"):  # fmt: skip
+        for name in ("model", "inputs", "share", "vote", "repeats", "strength", "choose", "method", "seeds", "steps",
+                     "epochs", "half_width", "confidence", "seed", "output"):  # fmt: skip
             value = getattr(config, name)
             if value != given[name].default:
                 words += [f"--{name.replace('_', '-')}", str(value)]
@@ -285,11 +288,21 @@ class _Work:
             },
         }
         if isinstance(model, Averaged):
-            inner = None if isinstance(model.inner, FeedForward) else self.config.model
+            inner = None if isinstance(model.inner, FeedForward) else self._kept_beside(path)
             save_averaged(model, description, path, inner)
         else:
             assert isinstance(model, FeedForward)
             save_network(model, description, path)
+
+    def _kept_beside(self, path: Path) -> str:
+        """How an averaged model names the one that it asks: a copy beside it, or code, an address, a description."""
+        given = Path(str(self.given))
+        if not given.is_file() or given.suffix == ".toml":
+            return str(self.given)
+        copy = path.with_name(f"{path.name}.inner{given.suffix}")
+        with replacing(copy) as temporary:
+            shutil.copyfile(given, temporary)
+        return copy.name
 
 
 def joined_findings(parts: list[Findings], space: TableSpace) -> Findings:

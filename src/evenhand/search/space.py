@@ -105,9 +105,9 @@ class TableSpace:
         self.kept = torch.ones(len(self.sizes), device=device)  # 1 for attributes that variants share, 0 for protected
         self.kept[self.protected] = 0
         self._kept = [index for index in range(len(self.sizes)) if index not in self.protected]
-        self._reach = Reach.of(schema, self.lower, self.upper)
-        self.limited = self._reach.limited
-        self.free = self.kept * self._reach.movable  # 1 for attributes that a search may move, 0 for others
+        self.reach = Reach.of(schema, self.lower, self.upper)
+        self.limited = self.reach.limited
+        self.free = self.kept * self.reach.movable  # 1 for attributes that a search may move, 0 for others
         if not self.free.any():
             raise EvenhandError(
                 'The schema lets a search move none of the attributes that are not protected (moves = "none"). '
@@ -187,7 +187,7 @@ class TableSpace:
 
     def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:
         """Samples moved to where the schema's `moves` and `stride` let a search go from their seeds (n, d)."""
-        return torch.where(self.kept > 0, self._reach.kept_to(x, seed), x) if self._reach.limited else x
+        return torch.where(self.kept > 0, self.reach.kept_to(x, seed), x) if self.reach.limited else x
 
     def _combinations(self, device: torch.device | str) -> Tensor:
         """(variants, protected) all combinations of protected values, the last attribute fastest."""
@@ -216,11 +216,11 @@ class TableSpace:
 
     def move(self, x: Tensor, direction: Tensor) -> Tensor:
         """Samples moved by (n, d) whole steps and clipped; protected values stay."""
-        return self.clip(x + self._reach.strided(x, direction * self.free))
+        return self.clip(x + self.reach.strided(x, direction * self.free))
 
     def nudge(self, x: Tensor, attribute: Tensor, amount: Tensor) -> Tensor:
         """One attribute (n,) of each sample moved by its amount (n,) and clipped."""
-        if not self._reach.strides:
+        if not self.reach.strides:
             return self.clip(x.scatter_add(1, attribute[:, None], amount[:, None]))
         return self.move(x, torch.zeros_like(x).scatter(1, attribute[:, None], amount[:, None]))
 

@@ -2,11 +2,9 @@
 
 import re
 
-from evenhand.gate.run import CheckRun, GateRun
+from evenhand.gate.run import HELD, CheckRun, GateRun
 from evenhand.gate.words import details, share
-from evenhand.report.text import percent
-
-RESULT = {0: "All checks held.", 1: "Some checks did not hold.", 2: "Some checks could not be made."}
+from evenhand.report.text import counted, percent
 
 
 def markdown(run: GateRun) -> str:
@@ -14,7 +12,7 @@ def markdown(run: GateRun) -> str:
     lines = [
         "## evenhand gate",
         "",
-        RESULT[run.exit_code],
+        _result(run),
         "",
         "| check | verdict | rate | at most | allowed | samples |",
         "|---|---|--:|--:|--:|--:|",
@@ -24,6 +22,20 @@ def markdown(run: GateRun) -> str:
         if not check.passed:
             lines += ["", *_section(check)]
     return "\n".join(lines) + "\n"
+
+
+def _result(run: GateRun) -> str:
+    """How the checks ended, in a sentence; one that passed without being shown is not one that held."""
+    undecided = sum(check.status == "not shown" for check in run.checks)
+    statuses = {check.status for check in run.checks}
+    if "error" in statuses:
+        return "Some checks could not be made."
+    if "exceeded" in statuses:
+        return "Some checks did not hold."
+    if not undecided:
+        return "All checks held."
+    passed = ", which is let pass" if run.exit_code == HELD else ""
+    return f"{undecided} of {counted(len(run.checks), 'check')} could not be shown to hold{passed}; none is exceeded."
 
 
 def _row(check: CheckRun) -> str:

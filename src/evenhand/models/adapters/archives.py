@@ -1,6 +1,8 @@
 """Looking into a model file that is a zip archive before anything in it is used."""
 
+import io
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from evenhand.errors import EvenhandError
@@ -31,6 +33,22 @@ def open_archive(path: Path, kind: str) -> zipfile.ZipFile:
         archive.close()
         raise
     return archive
+
+
+def repacked(archive: zipfile.ZipFile, instead: Mapping[str, bytes]) -> io.BytesIO:
+    """The files of an archive as Python read them, some of them replaced, as an archive of their own.
+
+    Readers differ in where they look for the list of files, so that a crafted archive can be two: one that was
+    checked, and another that the framework would load.
+    """
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as copy:
+        for entry in archive.infolist():
+            if not entry.is_dir():
+                content = instead.get(entry.filename)
+                copy.writestr(entry.filename, archive.read(entry) if content is None else content)
+    target.seek(0)
+    return target
 
 
 def _check(archive: zipfile.ZipFile, path: Path) -> None:

@@ -1,6 +1,6 @@
 """What every adapter offers: a model of any framework as a module that reads codes and returns scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,7 @@ from torch import Tensor, nn
 from evenhand.data.decoding import Decoder
 from evenhand.data.schema import Label, Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.classifier import ModelGone, OutputForm
-
-__all__ = ["Adapter", "FrameAdapter", "ModelGone", "class_order", "scores_of"]
+from evenhand.models.classifier import OutputForm
 
 AHEAD = 1e-6  # share of a score by which a tie is broken; its logarithm in float32 still tells
 
@@ -29,9 +27,15 @@ class Adapter(nn.Module):
     output: OutputForm = "auto"
     smallest_call: int = 1  # rows; a network's matrix products need more, see `Classifier`
     chunk_rows: int | None = None  # rows that it prefers at a time
+    own_classes: list[str] | None = None  # as the model itself names them, in its own order; None where it does not
+    people_rows: int | None = None  # rows that looking at the people of the data may take, where each has a price
+    thread_safe: bool = False  # whether several threads may ask it at once
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
         return self
+
+    def forget(self) -> None:
+        """Drop answers that are kept, so that the model itself is asked again: is it a function of a row?"""
 
     def facts(self) -> dict[str, Any]:
         """What a summary should say about asking it, such as requests and their cost."""
@@ -60,6 +64,7 @@ class FrameAdapter(Adapter):
         self._read, self._ask, self._label = read or Decoder(schema).frame, ask, schema.label
         order = None if classes is None else class_order(classes, schema.label)
         self._order = None if order == sorted(order or []) else order
+        self.own_classes = None if classes is None else named_classes(classes, schema.label)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
@@ -72,10 +77,9 @@ def class_order(classes: Sequence[Any], label: Label) -> list[int]:
 
     Classes that are merely counted, 0, 1, … or false and true, are the schema's in its order.
     """
-    own = [_class_text(value) for value in classes]
-    counted = own in ([str(place) for place in range(len(label.values))], ["false", "true"])
-    if counted and len(own) == len(label.values) and not set(own) & set(label.values):
-        return list(range(len(own)))
+    own = named_classes(classes, label)
+    if own is None:
+        return list(range(len(label.values)))
     for value in label.values:
         if value not in own:
             raise EvenhandError(
@@ -87,6 +91,25 @@ def class_order(classes: Sequence[Any], label: Label) -> list[int]:
             f"The model has {len(own)} classes, but label.values in the schema has {len(label.values)}."
         )
     return [own.index(value) for value in label.values]
+
+
+def named_classes(classes: Sequence[Any], label: Label) -> list[str] | None:
+    """A model's classes as text; None where they are merely counted."""
+    own = _class_texts(classes, label)
+    return None if own in _counts(label) else own
+
+
+def _counts(label: Label) -> list[list[str]]:
+    """The ways to count the classes that cannot be taken for the schema's own names."""
+    ways = [[str(place) for place in range(len(label.values))], ["false", "true"]]
+    return [way for way in ways if len(way) == len(label.values) and not set(way) & set(label.values)]
+
+
+def _class_texts(classes: Iterable[Any], label: Label) -> list[str]:
+    """Classes as the schema writes them; false and true are 0 and 1 where that is what the schema has."""
+    texts = [_class_text(value) for value in classes]
+    numbers = {"false": "0", "true": "1"} if set(label.values) == {"0", "1"} else {}
+    return [numbers.get(text, text) for text in texts]
 
 
 def _class_text(value: Any) -> str:
@@ -135,13 +158,24 @@ def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
 
 def _from_labels(values: Any, label: Label) -> Tensor:
     """(n, classes) 1 for the label that was given, 0 for the others."""
-    distinct, places = np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)
-    texts = [_class_text(value) for value in distinct]
+    if values.dtype == object:
+        values = np.array([_class_text(value) for value in values])
+    distinct, places = np.unique(values, return_inverse=True)
+    texts = _class_texts(distinct, label)
+    names = next((way for way in _counts(label) if set(texts) <= set(way)), label.values)
     for text in texts:
-        if text not in label.values:
+        if text not in names:
             raise EvenhandError(
                 f"The model answered with the label '{text}', which is none of {', '.join(label.values)}. "
                 "Let it return scores, or correct label.values in the schema."
             )
-    codes = torch.tensor([label.values.index(text) for text in texts])[torch.from_numpy(places)]
+    codes = torch.tensor([names.index(text) for text in texts])[torch.from_numpy(places)]
     return nn.functional.one_hot(codes, len(label.values)).float()
+
+
+def two_columns(scores: NDArray[Any], total: int) -> NDArray[Any]:
+    """(n, 2) scores of both of a model's classes where there is one for the second of them.
+
+    They are probabilities where the total is 1, logits where it is 0.
+    """
+    return np.column_stack([total * (1 - scores), scores]) if scores.ndim == 1 else scores

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, FrameAdapter
-from evenhand.models.adapters.booster_trees import check_lightgbm, check_xgboost
-from evenhand.models.adapters.features import Inputs
+from evenhand.models.adapters.base import Adapter, FrameAdapter, two_columns
+from evenhand.models.adapters.booster_trees import check_xgboost, sound_lightgbm
+from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width, is_numeric
 from evenhand.models.adapters.threads import in_one_thread
 from evenhand.models.classifier import OutputForm, first_line
@@ -43,7 +43,7 @@ def open_lightgbm(data: Dataset, path: Path, inputs: Inputs) -> Adapter:
         raise EvenhandError(f"{path} is not a text model of LightGBM. Save it with booster.save_model('model.txt').")
     lightgbm = _framework("lightgbm")
     text = content.decode("utf-8", errors="replace")
-    check_lightgbm(text, path)
+    text = sound_lightgbm(text, path)
     with _broken_file(path, "LightGBM"):
         adapter = wrap_booster(data, lightgbm.Booster(model_str=text), inputs)
     adapter.about = path.name
@@ -124,8 +124,26 @@ def _about_lightgbm(model: Any, data: Dataset) -> Booster:
     as_categories = [names[int(place)] for place in places[1].split(",")] if places else []
     known = model.pandas_categorical or []
     # Without pandas' categories the columns were numbers that LightGBM was told to take as categories.
-    categories = dict(zip(as_categories, known, strict=True)) if len(known) == len(as_categories) else {}
+    categories = _pandas_categories(names, as_categories, known, data) if known else {}
     return Booster("The LightGBM model", len(names), names, categories, True)
+
+
+def _pandas_categories(
+    names: list[str], unordered: list[str], known: list[Sequence[Any]], data: Dataset
+) -> dict[str, Sequence[Any] | None]:
+    """The categories of each column. LightGBM names only columns of unordered ones: it splits ordered ones by rank."""
+    if len(known) == len(unordered):
+        return dict(zip(unordered, known, strict=True))
+    places = attributes_named(data.schema, names, "The LightGBM model")
+    texts = {name for name, place in zip(names, places, strict=True) if not is_numeric(data.schema.attributes[place])}
+    columns = [name for name in names if name in texts or name in unordered]
+    if len(columns) != len(known):
+        raise EvenhandError(
+            f"The LightGBM model was trained on {len(known)} columns of pandas categories, of which it names "
+            f"{', '.join(unordered) or 'none'}; the others are ordered. Which they are cannot be told: give their "
+            "attributes, and only theirs, the type category in the schema, or wrap the model in a function."
+        )
+    return dict(zip(columns, known, strict=True))
 
 
 def _with_blanks(names: list[str], data: Dataset) -> list[str]:
@@ -139,6 +157,11 @@ def _about_xgboost(model: Any) -> Booster:
     names, types = model.feature_names, model.feature_types
     categories: dict[str, Sequence[Any] | None] = {}
     if names is not None and types is not None and "c" in types:
+        if not hasattr(model, "get_categories"):
+            raise EvenhandError(
+                "The categories of this XGBoost model can be read with xgboost 3.1 or later: "
+                'pip install "xgboost>=3.1".'
+            )
         known = dict(model.get_categories(export_to_arrow=True).to_arrow())
         for name in (name for name, kind in zip(names, types, strict=True) if kind == "c"):
             values = known.get(name)
@@ -162,9 +185,9 @@ def _lightgbm_question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
     header = model.model_to_string(num_iteration=1).partition("\nTree=")[0]
     objective = re.search(r"^objective=(\w+)", header, re.MULTILINE)
     if objective is None:  # of the user's own, so the scores are raw
-        return lambda rows: _two_columns(model.predict(rows), 0), "logits"
+        return lambda rows: two_columns(model.predict(rows), 0), "logits"
     if objective[1] in PROBABILITIES:
-        return lambda rows: _two_columns(model.predict(rows), 1), "probabilities"
+        return lambda rows: two_columns(model.predict(rows), 1), "probabilities"
     return model.predict, "auto"
 
 
@@ -175,14 +198,9 @@ def _xgboost_question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
 
     def ask(rows: Any) -> Any:
         answer = model.predict(xgboost.DMatrix(rows, enable_categorical=True), output_margin=raw)
-        return _two_columns(answer, 0) if raw else answer
+        return two_columns(answer, 0) if raw else answer
 
     return ask, "logits" if raw else "auto"
-
-
-def _two_columns(scores: NDArray[Any], total: int) -> NDArray[Any]:
-    """(n, 2) scores of both classes where there is one for the second: probabilities (total 1) or logits (total 0)."""
-    return np.column_stack([total * (1 - scores), scores]) if scores.ndim == 1 else scores
 
 
 def _framework(name: str) -> Any:

@@ -9,6 +9,7 @@ from torch import nn
 
 from evenhand.data.attribute import as_text
 from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, class_order
 from evenhand.models.adapters.feature_entries import WAYS, FeatureEntry, Inputs
@@ -62,7 +63,20 @@ def open_described(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     if not isinstance(adapter, Adapter):
         raise EvenhandError(f"The description {path} names {described.file}, which needs none: name the file itself.")
     adapter.output = described.output if described.output != "auto" else adapter.output
-    return in_order(adapter, class_order(described.classes, data.schema.label) if described.classes else None)
+    return _with_classes(adapter, described.classes, data.schema.label, path)
+
+
+def _with_classes(adapter: Adapter, classes: list[str], label: Label, path: Path) -> Adapter:
+    """The model with its classes in the schema's order. One that names them itself is in that order already."""
+    if not classes or classes == adapter.own_classes:
+        return adapter
+    order = class_order(classes, label)
+    if adapter.own_classes is not None:
+        raise EvenhandError(
+            f"The description {path} says classes = {', '.join(classes)}, but the model itself says that its classes "
+            f"are {', '.join(adapter.own_classes)}. Leave classes out."
+        )
+    return in_order(adapter, order)
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -8,18 +8,18 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.adapters.feature_entries import FeatureEntry, Inputs
+from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.feature_matrix import Features
 from evenhand.models.classifier import first_line
 
 TRIAL_ROWS = 256
-__all__ = ["FeatureEntry", "Features", "Inputs", "NetworkAdapter", "cannot_read", "read_through", "wrap_module"]
 
 
 class NetworkAdapter(Adapter):
     """A network behind its features. It is asked in evaluation mode and gives gradients."""
 
     smallest_call = 0  # none of its own: that of plain modules, as a network's matrix products need it
+    thread_safe = True
 
     def __init__(self, features: Features, network: nn.Module, about: str) -> None:
         super().__init__()

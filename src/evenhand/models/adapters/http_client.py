@@ -13,15 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, LifoQueue
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, unquote_plus, urlsplit
 
 from evenhand.errors import EvenhandError
 
 LARGEST_ANSWER = 256 * 2**20  # bytes
 LONGEST_WAIT = 60.0  # seconds between two tries, unless the server asks for more
 LONGEST_ASKED = 600.0  # seconds that a server may ask us to wait
-SHORTEST_SECRET = 6  # characters of a header's word that is never shown
+SHORTEST_SECRET = 6  # characters of a word of a header or of the query that is never shown
 FIRST_WORDS = 200  # characters of a server's error that are shown
+LONGEST_LOOK = 2**16  # bytes of it that are looked at
 
 
 class Refused(EvenhandError):  # noqa: N818 - it is no mistake of ours
@@ -69,7 +70,7 @@ class Client:
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.place = f"{parts.scheme}://{parts.netloc}{parts.path}"  # without the query, which may hold a key
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
-        self._secrets = [word for value in headers.values() for word in value.split() if len(word) >= SHORTEST_SECRET]
+        self._secrets = _secrets(headers, parts.query)
         self._context = ssl.create_default_context() if parts.scheme == "https" else None
         self._method, self._timeout, self._retries, self._first_wait = method, timeout, retries, first_wait
         self._limit = _RateLimit(rate)
@@ -85,7 +86,7 @@ class Client:
         attempt = 0
         while True:
             try:
-                return read(_parsed(self._try(content, rows, stop)))
+                return read(self._parsed(self._try(content, rows, stop)))
             except Refused as refusal:
                 raise Refused(self._without_secrets(str(refusal))) from None
             except Failed as failure:
@@ -102,10 +103,21 @@ class Client:
             return self._jitter.uniform(0.5, 1) * min(self._first_wait * 2.0**attempt, LONGEST_WAIT)
 
     def _without_secrets(self, words: str) -> str:
-        """A server may repeat what it was sent; the values of headers are not for a screen or a log."""
+        """A server may repeat what it was sent; values of headers and of the query are not for a screen or a log."""
         for secret in self._secrets:
             words = words.replace(secret, "…")
         return words
+
+    def _first_words(self, answer: bytes) -> str:
+        """The beginning of an answer for people; half a secret would not be known as one, so it is cut last."""
+        words = " ".join(answer[:LONGEST_LOOK].decode("utf-8", errors="replace").split())
+        return self._without_secrets(words)[:FIRST_WORDS]
+
+    def _parsed(self, answer: bytes) -> Any:
+        try:
+            return json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise Failed(f"the answer is not JSON: {self._first_words(answer) or 'it is empty'}") from error
 
     def _try(self, content: bytes, rows: int, stop: threading.Event) -> bytes:
         self._limit.wait(stop)
@@ -148,7 +160,7 @@ class Client:
             connection.close()
         else:
             self._kept.put(connection)
-        _check_status(response, answer)
+        _check_status(response, self._first_words(answer))
         return answer
 
     def _sent(self, connection: http.client.HTTPConnection, content: bytes) -> http.client.HTTPResponse:
@@ -164,6 +176,16 @@ class Client:
         if self._context is None:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
         return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+
+
+def _secrets(headers: dict[str, str], query: str) -> list[str]:
+    """Words that are never shown, the longest first: one may be part of another."""
+    words = {word for value in headers.values() for word in value.split()}
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        secret = value or name
+        words |= {secret, unquote(secret), unquote_plus(secret)}
+    return sorted((word for word in words if len(word) >= SHORTEST_SECRET), key=len, reverse=True)
 
 
 def _close_all(kept: LifoQueue[http.client.HTTPConnection]) -> None:
@@ -206,12 +228,11 @@ def _received(response: http.client.HTTPResponse, deadline: float) -> bytes:
     return b"".join(parts)
 
 
-def _check_status(response: http.client.HTTPResponse, answer: bytes) -> None:
+def _check_status(response: http.client.HTTPResponse, words: str) -> None:
     """Nothing for a good answer; Failed for what may pass, Refused for what will not."""
     status = response.status
     if 200 <= status < 300:
         return
-    words = " ".join(answer.decode("utf-8", errors="replace").split())[:FIRST_WORDS]
     said = f"status {status} {response.reason}" + (f": {words}" if words else "")
     if 300 <= status < 400:
         place = urlsplit(response.getheader("Location") or "")
@@ -233,11 +254,3 @@ def _asked_wait(header: str | None) -> float | None:
         except ValueError:
             return None
     return min(max(seconds, 0.0), LONGEST_ASKED) if seconds == seconds else None
-
-
-def _parsed(answer: bytes) -> Any:
-    try:
-        return json.loads(answer)
-    except (ValueError, RecursionError) as error:
-        words = " ".join(answer[:FIRST_WORDS].decode("utf-8", errors="replace").split())
-        raise Failed(f"the answer is not JSON: {words or 'it is empty'}") from error

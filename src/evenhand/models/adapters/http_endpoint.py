@@ -16,10 +16,11 @@ from torch import Tensor
 from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import Decoder
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, ModelGone, class_order
+from evenhand.models.adapters.base import Adapter, class_order
 from evenhand.models.adapters.http_answers import Answers
 from evenhand.models.adapters.http_client import Client, Failed, Refused, Stopped
 from evenhand.models.adapters.http_settings import Endpoint
+from evenhand.models.classifier import ModelGone
 
 REMEMBERED = 200_000  # rows whose answers are kept
 
@@ -38,6 +39,9 @@ def open_described_endpoint(data: Dataset, settings: dict[str, Any], where: str)
         place = ".".join(map(str, first["loc"])) or "the top level"
         raise EvenhandError(f"{where} is wrong at {place}: {first['msg'].removeprefix('Value error, ')}.") from error
     return EndpointAdapter(data, endpoint, endpoint.headers_with_secrets(where))
+
+
+PEOPLE_ROWS = 20_000  # for looking at the people of the data; a random part of them where that is too few
 
 
 class EndpointAdapter(Adapter):
@@ -61,6 +65,7 @@ class EndpointAdapter(Adapter):
             first_wait=endpoint.wait,
         )
         self.about, self.output = self.client.place, endpoint.output
+        self.people_rows = min(PEOPLE_ROWS, (endpoint.budget or 4 * PEOPLE_ROWS) // 4 or 1)
         self.chunk_rows = endpoint.batch * endpoint.workers * 2  # few enough to see a wish to stop
         self._known: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
         self.answered = self.remembered = 0  # rows that the server scored, and that were known already
@@ -70,6 +75,10 @@ class EndpointAdapter(Adapter):
         """What the requests so far may have cost, failed ones included."""
         cost, counters = self._endpoint.cost, self.client.counters
         return cost.per_request * counters.requests + cost.per_row * counters.rows
+
+    def forget(self) -> None:
+        """Ask the endpoint again about rows that it has answered."""
+        self._known.clear()
 
     def facts(self) -> dict[str, Any]:
         """Requests, rows, retries, seconds and cost so far."""

@@ -11,10 +11,14 @@ from evenhand.errors import EvenhandError
 from evenhand.models.adapters.archives import LARGEST_CONTENT, open_archive
 
 FILES = re.compile(r"config\.json|metadata\.json|model(_\d+)?\.weights\.(h5|json)")
+TRAINED = r"optimizers|losses|metrics"  # a model inside a model says how it was trained
 MODULES = re.compile(
-    r"keras(\.(layers|models|initializers|regularizers|constraints|activations|dtype_policies|src\.[\w.]+|"
-    r"optimizers|losses|metrics))?"  # a model inside a model says how it was trained
+    rf"keras\.(layers|models|initializers|regularizers|constraints|activations|dtype_policies|{TRAINED})|"
+    rf"keras\.src\.(models\.(functional|sequential|model)|ops\.(core|linalg|math|nn|numpy)|"
+    rf"dtype_policies\.\w+|({TRAINED})\.\w+|backend\.\w+\.optimizers\.\w+)",
+    re.ASCII,
 )
+OF_KERAS = ("DTypePolicy", "FloatDTypePolicy", "Functional", "Model", "Sequential")  # that it names without a module
 PLAIN = ("__keras_tensor__", "__tensor__", "__numpy__", "__ellipsis__", "__slice__", "__bytes__")
 CODE = {
     "Lambda": "Python code",
@@ -79,7 +83,9 @@ def _check_layer(entry: dict[str, Any], path: Path) -> None:
         )
     if kind in PLAIN:
         return
-    own = isinstance(module, str) and MODULES.fullmatch(module) is not None
+    own = isinstance(module, str) and (
+        MODULES.fullmatch(module) is not None or (module == "keras" and kind in OF_KERAS)
+    )
     if not own or ">" in str(entry.get("registered_name") or ""):
         raise EvenhandError(
             f"{path}: '{name}' is a {module or 'custom'} {kind} and not of Keras itself, so the file was not opened. "

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.adapters.features import TRIAL_ROWS, Features, Inputs, cannot_read
+from evenhand.models.adapters.feature_entries import Inputs
+from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features import TRIAL_ROWS, cannot_read
 from evenhand.models.adapters.keras_files import check_keras_file, keras_is_missing
 from evenhand.models.classifier import first_line
 

@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from evenhand.errors import EvenhandError
+from evenhand.models.adapters.onnx_sizes import check_sizes
 from evenhand.models.classifier import first_line
 
 LARGEST_FILE = 2**31 - 1  # bytes; that of the format itself
@@ -31,6 +32,7 @@ def read_onnx(path: Path) -> Any:
     _check_shapes([*model.graph.input, *model.graph.output, *model.graph.value_info], path)
     _check_well_formed(onnx, model, path)
     _check_shapes(_inferred(onnx, model), path)
+    check_sizes(onnx, model, path)
     return model
 
 

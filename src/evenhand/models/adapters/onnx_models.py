@@ -4,7 +4,7 @@ Labels, scores and gradients always come from the same place, so that a search n
 than those it checks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, scores_of
-from evenhand.models.adapters.features import TRIAL_ROWS, Features, Inputs, NetworkAdapter, cannot_read
+from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, named_classes, scores_of
+from evenhand.models.adapters.feature_entries import Inputs
+from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features import TRIAL_ROWS, NetworkAdapter, cannot_read
 from evenhand.models.adapters.onnx_columns import column_inputs
 from evenhand.models.adapters.onnx_files import read_onnx
 from evenhand.models.adapters.onnx_graph import OnnxGraph, obstacles
@@ -34,18 +36,23 @@ def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn
     """A model that reads a matrix of features, or one input for each raw column as skl2onnx writes it."""
     model = read_onnx(path)
     classes = without_zipmaps(model)
-    output = chosen_output(model, path)
-    order = _order(classes or classes_of(model), data.schema.label)
+    output, is_label = chosen_output(model, path)
+    classes = None if is_label else classes or classes_of(model)  # labels say themselves which they are
+    order = None if classes is None else class_order(classes, data.schema.label)
     run = _session(model, output, path, threads)
     sources = _sources(model.graph)
     for source in sources:
         _check_rows(source, path)
     if len(sources) == 1 and not _is_column(sources[0], data):
-        adapter = _on_matrix(data, model, sources[0], output, run, inputs, path)
-        return in_order(adapter, order)
-    if inputs is not None:
+        adapter = in_order(_on_matrix(data, model, sources[0], output, run, inputs, path), order)
+    elif inputs is not None:
         raise EvenhandError(f"{path} reads raw columns by their names, not a matrix. Leave inputs out.")
-    return _on_columns(data, model, sources, output, run, order, path)
+    else:
+        adapter = _on_columns(data, model, sources, output, run, order, path)
+    adapter.own_classes = data.schema.label.values if is_label else None
+    if classes is not None:
+        adapter.own_classes = named_classes(classes, data.schema.label)
+    return adapter
 
 
 def _sources(graph: Any) -> list[Any]:
@@ -75,16 +82,6 @@ def _is_column(source: Any, data: Dataset) -> bool:
     return source.name in columns and len(_sides(source)) == 2 and _sides(source)[1] == 1
 
 
-def _order(classes: Sequence[Any] | None, label: Label) -> list[int] | None:
-    """Where each class of the schema stands among the model's; classes 0, 1, … are the schema's own order."""
-    if classes is None:
-        return None
-    numbered = list(classes) == list(range(len(label.values)))
-    return (
-        None if numbered and not {str(value) for value in classes} & set(label.values) else class_order(classes, label)
-    )
-
-
 def _session(model: Any, output: str, path: Path, threads: int) -> Run:
     """A function of named arrays that returns the chosen output."""
     import onnxruntime
@@ -108,6 +105,7 @@ class OnnxRuntimeAdapter(Adapter):
     """A graph behind its features, computed by onnxruntime."""
 
     smallest_call = 0  # none of its own: that of plain modules, as its kernels change with the rows too
+    thread_safe = True
 
     def __init__(self, features: Features, run: Run, source: Any, label: Label, about: str) -> None:
         super().__init__()
@@ -178,6 +176,7 @@ def _disagreement(network: Adapter, x: Tensor, expected: Tensor) -> str:
 
 class _ColumnsAdapter(FrameAdapter):
     smallest_call = 0  # as above
+    thread_safe = True
 
 
 def _on_columns(

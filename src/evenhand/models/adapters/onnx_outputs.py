@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError
+from evenhand.models.adapters.onnx_operators import FLOATS
 
-FLOATS = (1, 10, 11)  # ONNX's numbers of float32, float16, float64
 LABELS = (6, 7, 8, 9)  # int32, int64, string, bool
 
 
@@ -47,13 +47,16 @@ def _text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
-def chosen_output(model: Any, path: Path) -> str:
-    """The probabilities where a name says so, else the first output of numbers, else the labels."""
+def chosen_output(model: Any, path: Path) -> tuple[str, bool]:
+    """The probabilities where a name says so, else the first output of numbers, else the labels.
+
+    The second result says whether it is the labels.
+    """
     outputs = [value for value in model.graph.output if value.type.HasField("tensor_type")]
     scores = [value.name for value in outputs if value.type.tensor_type.elem_type in FLOATS]
     named = [name for name in scores if "prob" in name.lower()]
     labels = [value.name for value in outputs if value.type.tensor_type.elem_type in LABELS]
     for names in (named, scores, labels):
         if names:
-            return str(names[0])
+            return str(names[0]), names is labels
     raise EvenhandError(f"{path} returns neither scores nor labels.")

@@ -16,6 +16,7 @@ class Ordered(Adapter):
         self.inner = inner
         self.about, self.no_gradients, self.output = inner.about, inner.no_gradients, inner.output
         self.smallest_call, self.chunk_rows = inner.smallest_call, inner.chunk_rows
+        self.thread_safe, self.own_classes, self.people_rows = inner.thread_safe, inner.own_classes, inner.people_rows
         self.register_buffer("order", torch.tensor(order))
 
     order: Tensor

@@ -13,7 +13,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import Decoder
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.features import Features, Inputs
+from evenhand.models.adapters.feature_entries import Inputs
+from evenhand.models.adapters.feature_matrix import Features
 
 Codes = NDArray[np.int32]
 NUMERIC = ("integer", "float", "boolean")

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.models.adapters.base import Adapter, FrameAdapter
-from evenhand.models.adapters.features import Inputs
+from evenhand.models.adapters.base import Adapter, FrameAdapter, two_columns
+from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, check_width
 from evenhand.models.adapters.skops_files import read_skops
 from evenhand.models.adapters.threads import in_one_thread
@@ -70,12 +70,7 @@ def question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
         return model.predict_proba, "probabilities"
     classes = getattr(model, "classes_", None)
     if hasattr(model, "decision_function"):
-        return lambda rows: _two_columns(np.asarray(model.decision_function(rows))), "logits"
+        return lambda rows: two_columns(np.asarray(model.decision_function(rows)), 0), "logits"
     if classes is None:
         return model.predict, "auto"
     return lambda rows: (np.asarray(model.predict(rows))[:, None] == np.asarray(classes)).astype(np.float32), "auto"
-
-
-def _two_columns(scores: NDArray[Any]) -> NDArray[Any]:
-    """(n, 2) logits where there is one score for the second of the model's classes, whichever the schema's order."""
-    return np.column_stack([np.zeros_like(scores), scores]) if scores.ndim == 1 else scores

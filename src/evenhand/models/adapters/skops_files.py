@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.archives import open_archive
+from evenhand.models.adapters.booster_trees import is_tree
 from evenhand.models.classifier import first_line
 
 TRUST = "EVENHAND_TRUST"
@@ -80,11 +81,11 @@ def _check_trees(model: Any, path: Path) -> None:
         kind, sound = type(part).__qualname__, True
         if kind == "Tree":
             inner = part.children_left != -1
-            sound = _is_tree(part.children_left, part.children_right, part.feature, inner, owner.n_features_in_)
+            sound = _leads_on(part.children_left, part.children_right, part.feature, inner, owner.n_features_in_)
         elif kind == "TreePredictor":
             nodes, most = part.nodes, min(owner.n_features_in_, len(owner._bin_mapper.bin_thresholds_))
             sets = nodes["bitset_idx"][nodes["is_categorical"] != 0]
-            sound = _is_tree(nodes["left"], nodes["right"], nodes["feature_idx"], nodes["is_leaf"] == 0, most)
+            sound = _leads_on(nodes["left"], nodes["right"], nodes["feature_idx"], nodes["is_leaf"] == 0, most)
             sound = sound and bool((sets < len(part.raw_left_cat_bitsets)).all())
         elif kind.startswith("GradientBoosting"):  # it hands its rows to the trees without asking how many they read
             sound = all(tree.n_features_in_ == part.n_features_in_ for tree in np.ravel(part.estimators_))
@@ -92,15 +93,14 @@ def _check_trees(model: Any, path: Path) -> None:
             raise EvenhandError(f"{path} holds a decision tree whose nodes point outside of it, so it is not used.")
 
 
-def _is_tree(
+def _leads_on(
     left: NDArray[Any], right: NDArray[Any], features: NDArray[Any], inner: NDArray[np.bool_], most: int
 ) -> bool:
-    """Whether each inner node leads to later nodes, as scikit-learn lays them out, by a column that there is."""
-    places = np.flatnonzero(inner)
-    children = np.stack([left[inner], right[inner]]).astype(np.int64)
-    columns = features[inner].astype(np.int64)
-    inside = (children > places).all() and (children < len(inner)).all() and (columns >= 0).all()
-    return bool(len(inner) and inside and (columns < most).all())
+    """Whether each inner node leads to other nodes, by a column that there is."""
+    lower, upper = (np.where(inner, each.astype(np.int64), -1) for each in (left, right))
+    columns = np.where(inner, features.astype(np.int64), 0)
+    onward = len(inner) > 0 and (lower[inner] > 0).all() and (upper[inner] > 0).all()
+    return bool(onward and is_tree(lower, upper, columns, len(inner), most))
 
 
 def _parts(part: Any, owner: Any, seen: set[int]) -> Iterator[tuple[Any, Any]]:

@@ -5,40 +5,37 @@ TorchScript file or an exported program from a stranger is still a stranger's pr
 """
 
 import io
-import json
 import re
 import warnings
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.archives import open_archive
-from evenhand.models.adapters.features import Inputs, NetworkAdapter, read_through
+from evenhand.models.adapters.archives import open_archive, repacked
+from evenhand.models.adapters.exported_files import checked_program
+from evenhand.models.adapters.feature_entries import Inputs
+from evenhand.models.adapters.features import NetworkAdapter, read_through
 from evenhand.models.classifier import first_line
 
 HOW_TO_SAVE = (
     "Save the network as a program: torch.jit.script(model.eval()).save('net.pt'), or torch.export.save(…, 'net.pt2'); "
     "or load it in your own code and name it as module:function."
 )
-# What an exported program may call, and what its shapes may be written with: sympy evaluates these texts as Python.
-OPERATORS = re.compile(
-    r"torch\.ops\.(aten|prims|higher_order)\.(?!from_file)\w+(\.\w+)?|math\.\w+|torch\.sym_\w+|"
-    r"_operator\.(add|sub|mul|floordiv|truediv|mod|neg|pos|pow|eq|ne|lt|le|gt|ge|and_|or_|getitem)"
-)
-SHAPE_CHARACTERS = re.compile(r"(?!.*[A-Za-z_]\s*\.)(?!.*\.\s*[A-Za-z_])(?!.*__)[\w\s'(),=+\-*/<>.]*")
-SHAPE_NAME = re.compile(
-    r"Symbol|Integer|Float|Rational|Add|Mul|Pow|Max|Min|Mod|FloorDiv|CeilDiv|CleanDiv|PythonMod|ModularIndexing|"
-    r"Eq|Ne|Ge|Gt|Le|Lt|And|Or|Not|True|False|positive|integer|nonnegative|real|[suz][a-z]{0,3}\d+"
+# What a TorchScript program may not name: calls that write or read files or talk to others, and classes of those.
+FOREIGN = re.compile(
+    r"\b(save|from_file|rpc_\w+|ops[\s\\]*\.[\s\\]*(?!aten\b|prim\b|quantized\b)\w+|"
+    r"classes[\s\\]*\.[\s\\]*(?!quantized\b|rnn\b)\w+)"
 )
 
 
 class ScriptAdapter(NetworkAdapter):
     """A TorchScript program. Its own optimiser is off: it would change the scores after the first calls."""
+
+    thread_safe = False  # switching the optimiser off is not
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
@@ -51,99 +48,46 @@ class ScriptAdapter(NetworkAdapter):
 def open_torchscript(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     """A program that torch.jit saved. A pickle of the same name is told apart by its contents and never loaded."""
     with open_archive(path, "a TorchScript file") as archive:
-        names = {name.partition("/")[2] for name in archive.namelist()}
-    if "archive_format" in names:
-        raise EvenhandError(f"{path} is an exported program. Rename it to {path.with_suffix('.pt2').name}.")
-    if "constants.pkl" not in names or not any(name.startswith("code/") for name in names):
-        what = "a pickle that torch.save made" if "data.pkl" in names else "no TorchScript file"
-        raise EvenhandError(f"{path} is {what}, so it was not opened. {HOW_TO_SAVE}")
+        content = _checked_script(archive, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            network = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]
+            network = torch.jit.load(content, map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # a damaged file
         raise EvenhandError(f"Cannot read the TorchScript file {path}: {first_line(error)}.") from error
     adapter = read_through(data, network.eval(), inputs, str(path))
     return ScriptAdapter(adapter.features, adapter.network, adapter.about)
 
 
+def _checked_script(archive: zipfile.ZipFile, path: Path) -> io.BytesIO:
+    names = {name.partition("/")[2]: name for name in archive.namelist()}
+    if "archive_format" in names:
+        raise EvenhandError(f"{path} is an exported program. Rename it to {path.with_suffix('.pt2').name}.")
+    if "constants.pkl" not in names or not any(name.startswith("code/") for name in names):
+        what = "a pickle that torch.save made" if "data.pkl" in names else "no TorchScript file"
+        raise EvenhandError(f"{path} is {what}, so it was not opened. {HOW_TO_SAVE}")
+    for name in archive.namelist():
+        if name.endswith(".py") and (found := FOREIGN.search(archive.read(name).decode("utf-8", "replace"))):
+            raise EvenhandError(
+                f"{path} names '{found[0]}', which may reach other files or machines and which no network needs, so it "
+                "was not opened."
+            )
+    return repacked(archive, {})
+
+
 def open_exported(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     """A program that torch.export saved, for any number of rows."""
     with open_archive(path, "an exported program (.pt2)") as archive:
-        _check_exported(archive, path)
+        content = checked_program(archive, path, HOW_TO_SAVE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program = torch.export.load(path)
+            program = torch.export.load(content)
             network = program.module(check_guards=False)  # guards are Python source: never run those of a file
     except Exception as error:  # a damaged file, or one of another version of torch
         raise EvenhandError(f"Cannot read the exported program {path}: {first_line(error)}.") from error
     _check_batch(program, path)
     return read_through(data, network, inputs, str(path))
-
-
-def _check_exported(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse what torch.export.load would unpickle or evaluate."""
-    names = {name.partition("/")[2]: name for name in archive.namelist()}
-    if len({name.partition("/")[0] for name in archive.namelist()}) != 1 or "models/model.json" not in names:
-        raise EvenhandError(f"{path} is no exported program of this version of torch. {HOW_TO_SAVE}")
-    for inside, name in names.items():
-        if inside.startswith("data/aotinductor/") or inside.endswith((".so", ".cpp")):
-            raise EvenhandError(f"{path} holds compiled machine code ({inside}), so it was not opened. {HOW_TO_SAVE}")
-        if inside.endswith(".json"):
-            _check_json(_parsed(archive.read(name), path), path)
-        elif inside.endswith(".pt"):
-            _check_pickle(archive.read(name), inside, path)
-
-
-def _parsed(content: bytes, path: Path) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise EvenhandError(f"{path} is no exported program: {error}.") from error
-
-
-def _check_pickle(content: bytes, name: str, path: Path) -> None:
-    """Only tensors and plain values: torch.export.load would otherwise fall back to reading it freely."""
-    try:
-        torch.load(io.BytesIO(content), weights_only=True)
-    except Exception as error:
-        raise EvenhandError(f"{path}: '{name}' is a pickle of more than tensors, so it was not opened.") from error
-
-
-def _check_json(content: Any, path: Path) -> None:
-    """Walk the description of a program: operators of torch alone, shapes without code, no pickled weights."""
-    waiting = [content]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            for key, entry in value.items():
-                if not _allowed(key, entry):
-                    raise EvenhandError(
-                        f"{path} has {key} = {str(entry)[:80]!r}, which no network needs, so it was not opened."
-                    )
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)
-
-
-def _allowed(key: str, entry: Any) -> bool:
-    if key == "use_pickle":
-        return entry is False
-    if key == "path_name":
-        return isinstance(entry, str) and re.fullmatch(r"(weight|tensor)_\d+", entry) is not None
-    if key == "target" and isinstance(entry, str):
-        return OPERATORS.fullmatch(entry) is not None
-    if key == "name" and isinstance(entry, str):
-        return entry == "" or entry.isidentifier()
-    if key == "expr_str":
-        return isinstance(entry, str) and _is_shape(entry)
-    return True
-
-
-def _is_shape(text: str) -> bool:
-    names = re.findall(r"[A-Za-z_]\w*", text)
-    return all(SHAPE_NAME.fullmatch(name) for name in names) and SHAPE_CHARACTERS.fullmatch(text) is not None
 
 
 def _check_batch(program: torch.export.ExportedProgram, path: Path) -> None:

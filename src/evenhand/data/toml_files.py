@@ -1,0 +1,36 @@
+"""Reading TOML files that people write, and saying their first mistake in words."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from evenhand.data.toml_places import Location, place_at
+from evenhand.errors import EvenhandError
+
+
+def read_toml(path: Path, what: str) -> tuple[dict[str, Any], str]:
+    """The content of a file and its text, for `place_of`; `what` names the file in errors: "gate file"."""
+    try:
+        written = path.read_bytes()
+    except OSError as error:
+        raise EvenhandError(f"Cannot read the {what} {path}: {error.strerror}.") from error
+    try:
+        text = written.decode("utf-8").replace("\r\n", "\n")
+        return tomllib.loads(text), text
+    except UnicodeDecodeError as error:
+        before = written[: error.start].decode("utf-8")
+        reason = f"{place_at(before, len(before))} is not UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error).replace("(at end of document)", f"(at {place_at(text, len(text.rstrip()))})")
+    except RecursionError:
+        reason = "its lists or tables lie too deep in one another"
+    raise EvenhandError(f"The {what} {path} is not valid TOML: {reason}.")
+
+
+def first_mistake(error: ValidationError) -> tuple[Location, str]:
+    """Where the first mistake of some content is, and what is wrong there."""
+    first = error.errors()[0]
+    location = first["loc"] + getattr(first.get("ctx", {}).get("error"), "location", ())
+    return location, first["msg"].removeprefix("Value error, ")
