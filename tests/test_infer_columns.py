@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from evenhand.data.dataset import load_dataset
 from evenhand.data.decoding import Decoder
@@ -13,6 +15,7 @@ from evenhand.data.infer import Inferred, infer_file, infer_schema
 from evenhand.data.known_names import words_of
 from evenhand.data.notation import Notation, number_text
 from evenhand.errors import EvenhandError
+from tests.inferred_tables import check_round_trip
 
 ROWS = 120
 
@@ -129,6 +132,36 @@ def test_a_notation_that_does_not_fit_all_columns_is_not_taken(tmp_path: Path) -
     assert found.schema.notation == Notation()
     assert attribute(found, "share").kind == "number"
     assert "written in several ways, such as '0,5'" in found.set_aside["price"]
+
+
+WRITTEN = [
+    st.integers(0, 10**6).map(lambda number: f"{number / 100:.2f}".replace(".", ",")),
+    st.integers(0, 10**7).map(lambda number: f"{number:,}"),
+    st.integers(0, 10**7).map(lambda number: f"{number:,}".replace(",", ".") + ",5"),
+    st.sampled_from(["0.5", "1.5", "2"]),
+    st.sampled_from(["+1,5", "1e3", "inf", "1,", "-3,75"]),
+    st.sampled_from(["$5", "$7", "9"]),
+    st.sampled_from(["01", "1", "001", "7"]),
+    st.sampled_from(["1", "2", "9", "-9", "NA"]),
+]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    columns=st.lists(
+        st.one_of(*(st.lists(values, min_size=20, max_size=20) for values in WRITTEN)), min_size=3, max_size=3
+    ),
+    separator=st.sampled_from(",;"),
+)
+def test_any_mixture_fits_its_file(
+    tmp_path_factory: pytest.TempPathFactory, columns: list[list[str]], separator: str
+) -> None:
+    folder = tmp_path_factory.mktemp("table")
+    frame = table(**dict(zip(("gender", "plz", "a, b"), columns, strict=True)), kind=["u", "v"])
+    found = infer_csv(folder, frame, sep=separator)
+    data = load_dataset(str(folder / "t.toml"))
+    assert (data.codes == data.clipped).all()
+    check_round_trip(found.schema)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,7 @@ def mistake(folder: Path, old: str, new: str) -> str:
         ('["artist", "baker"]', '["artist"]', r"line 28, column 1 .*one entry for each of categories: 2, not 1"),
         ('separator = ","', 'decimal = ";"', r"line 3, column 1 .*must be one of '\.' ',' and not ';'"),
         ('separator = ","', 'decimal = ","\nthousands = ","', r"line 4, column 1 .*the decimal sign already"),
+        ("[label]", '[split]\nseed = "1"\n[label]', r"line 6, column 1 .*must be a whole number, without quotes"),
         ('kind = "category"\n', "", r"line 24, column 1 \(attribute 3 \('job'\), kind\): this key is needed\.$"),
     ],
 )  # fmt: skip

@@ -10,8 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import repeated
+from evenhand.data.notation import USUAL
 from evenhand.data.schema import Schema
-from evenhand.data.tables import read_table, text_column
+from evenhand.data.tables import is_text, read_table, text_column
 from evenhand.errors import EvenhandError, unknown_name
 
 BUILTIN = Path(str(resources.files("evenhand.data") / "builtin"))
@@ -100,10 +101,13 @@ def encode(schema: Schema, frame: pd.DataFrame) -> Dataset:
             "Lower split.held_out, give split.train_rows, or add rows to the table."
         )
     columns = {column: text_column(frame[column]) for column in wanted}
-    codes = np.stack([attribute.encode(columns[attribute.column]) for attribute in schema.attributes], axis=1)
+    codes = np.empty((len(frame), len(schema.attributes)), dtype=np.int32)
     otherwise = np.zeros(len(frame), dtype=bool)
-    for attribute, of_attribute in zip(schema.attributes, codes.T, strict=True):
-        otherwise |= attribute.read_otherwise(columns[attribute.column], of_attribute)
+    for index, attribute in enumerate(schema.attributes):
+        text = columns[attribute.column]
+        notation = schema.notation if is_text(frame[attribute.column]) else USUAL  # typed numbers have none
+        codes[:, index] = attribute.encode(text, notation)
+        otherwise |= attribute.read_otherwise(text, codes[:, index], notation)
     return Dataset(schema, codes, _labels(schema, columns[schema.label.column]), train, otherwise)
 
 

@@ -3,7 +3,7 @@
 import os
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,18 @@ from typing import Any
 import pandas as pd
 
 from evenhand.data.attribute import repeated
+from evenhand.data.column_names import column_called, unique_names
 from evenhand.data.dataset import Dataset, encode
 from evenhand.data.facts import facts_of
 from evenhand.data.infer_columns import Found, SetAside, decide
 from evenhand.data.infer_label import infer_label, infer_protected
+from evenhand.data.infer_notation import find_notation
 from evenhand.data.infer_numbers import Wish
+from evenhand.data.notation import USUAL, Notation
 from evenhand.data.schema import Schema
 from evenhand.data.schema_text import Described, schema_text
 from evenhand.data.tables import as_frame, find_separator, read_table, saved_split
-from evenhand.errors import EvenhandError, unknown_name
+from evenhand.errors import EvenhandError
 
 MANY_VALUES = 100
 IN_MEMORY = "a table in memory"
@@ -64,6 +67,16 @@ class Request:
     widths: dict[str, float] = field(default_factory=dict)
     steps: dict[str, float] = field(default_factory=dict)
 
+    def for_columns(self, columns: list[str]) -> "Request":
+        """The same, with the columns that the names mean; a name that means none is an error."""
+        return replace(
+            self,
+            label=column_called(self.label, columns),
+            protected=self.protected and [column_called(name, columns) for name in self.protected],
+            widths={column_called(name, columns): width for name, width in self.widths.items()},
+            steps={column_called(name, columns): step for name, step in self.steps.items()},
+        )
+
     def wish(self, column: str) -> Wish:
         """How a column should be coded if it holds numbers."""
         step, width = self.steps.get(column), self.widths.get(column)
@@ -89,7 +102,7 @@ def infer_schema(
     that hold equally many rows. Where no protected columns are named, they are guessed by their names.
     """
     request = Request(label, protected, favourable, bins, widths or {}, steps or {})
-    return _infer(as_frame(frame), request, {"name": name, "file": file}, from_csv=False)
+    return _infer(as_frame(frame), request, {"name": name, "file": file})
 
 
 def infer_file(
@@ -110,7 +123,9 @@ def infer_file(
     where = os.path.relpath(path, beside) if beside is not None else path.name
     top = {"name": name or path.name.partition(".")[0] or "table", "file": Path(where).as_posix()}
     request = Request(label, protected, favourable, bins, widths or {}, steps or {})
-    return _infer(frame, request, top | ({"separator": separator} if from_csv else {}), from_csv=from_csv)
+    if not from_csv:
+        return _infer(frame, request, top)
+    return _infer(frame, request, top | {"separator": separator}, find_notation(frame, separator))
 
 
 def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None, **options: Any) -> Dataset:
@@ -119,10 +134,12 @@ def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None,
     return encode(infer_schema(frame, label, protected, **options).schema, frame)
 
 
-def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], *, from_csv: bool) -> Inferred:
-    _check(frame, request)
+def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], notation: Notation | None = None) -> Inferred:
+    """What `infer_schema` gives; a CSV file has a notation."""
+    request = _check(frame, request)
+    top = top | {sign: text for sign, text in asdict(notation or USUAL).items() if text != getattr(USUAL, sign)}
     label, label_notes = infer_label(frame[request.label], request.favourable)
-    found, set_aside = _columns(frame, request, from_csv=from_csv)
+    found, set_aside = _columns(frame, request, notation)
     protected = list(request.protected or infer_protected(list(found)))
     for column in protected:
         found[column].entry["protected"] = True
@@ -133,7 +150,7 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], *, from_c
         Described(_named(names[column], column, decision), decision.notes) for column, decision in found.items()
     ]
     text = schema_text(
-        Described(top, _about(len(frame), guessed, [names[column] for column in protected])),
+        Described(top, _about(len(frame), guessed, [names[column] for column in protected], notation or USUAL)),
         Described(label, label_notes),
         attributes,
         IMPOSSIBLE,
@@ -143,32 +160,33 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], *, from_c
     return Inferred(text, len(frame), label_notes, notes, set_aside, guessed)
 
 
-def _check(frame: pd.DataFrame, request: Request) -> None:
-    """The table has rows, and the columns that were named are there."""
+def _check(frame: pd.DataFrame, request: Request) -> Request:
+    """The request with the columns that it means, if they are there and the table has rows."""
     columns = [str(column) for column in frame.columns]
     if twice := repeated(columns):
         raise EvenhandError(f"The table has several columns called {', '.join(map(repr, twice))}. Rename all but one.")
     if frame.empty:
         raise EvenhandError("The table has no rows.")
-    for column in [request.label, *(request.protected or []), *request.widths, *request.steps]:
-        if column not in columns:
-            raise unknown_name("column", column, columns)
+    request = request.for_columns(columns)
     if request.label in (request.protected or []):
         raise EvenhandError(f"'{request.label}' is the label, so it cannot be protected as well.")
     if both := [column for column in request.widths if column in request.steps]:
         raise EvenhandError(f"'{both[0]}' is given a width and a step. Give it one of them.")
     if request.bins is not None and request.bins < 2:
         raise EvenhandError(f"There must be at least two bins, not {request.bins}.")
+    return request
 
 
-def _columns(frame: pd.DataFrame, request: Request, *, from_csv: bool) -> tuple[dict[str, Found], dict[str, str]]:
+def _columns(
+    frame: pd.DataFrame, request: Request, notation: Notation | None
+) -> tuple[dict[str, Found], dict[str, str]]:
     """What becomes of each column but the label's."""
     found: dict[str, Found] = {}
     set_aside: dict[str, str] = {}
     for column in map(str, frame.columns):
         if column == request.label:
             continue
-        decision = _decided(frame[column], request.wish(column), from_csv=from_csv)
+        decision = _decided(frame[column], request.wish(column), notation)
         if isinstance(decision, SetAside):
             set_aside[column] = decision.reason
         else:
@@ -185,11 +203,11 @@ def _columns(frame: pd.DataFrame, request: Request, *, from_csv: bool) -> tuple[
     return found, set_aside
 
 
-def _decided(column: pd.Series, wish: Wish, *, from_csv: bool) -> Found | SetAside:
+def _decided(column: pd.Series, wish: Wish, notation: Notation | None) -> Found | SetAside:
     if not str(column.name).strip():
         return SetAside("it has no name")
     try:
-        facts = facts_of(column, from_csv=from_csv)
+        facts = facts_of(column, from_csv=notation is not None, notation=notation or USUAL)
     except EvenhandError:
         return SetAside("it holds lists, records or other values that are no text, number or boolean")
     return decide(facts, wish)
@@ -203,28 +221,18 @@ def _note_many_values(decision: Found) -> None:
         )
 
 
-def unique_names(columns: list[str]) -> dict[str, str]:
-    """The names of attributes by column: without commas, which separate names on the command line."""
-    names: dict[str, str] = {}
-    for column in columns:
-        name = wanted = " ".join(column.replace(",", " ").split()) or "column"
-        number = 2
-        while name in names.values():
-            name, number = f"{wanted} {number}", number + 1
-        names[column] = name
-    return names
-
-
 def _named(name: str, column: str, decision: Found) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": name}
     if column != name:
         entry["column"] = column
+        why = "; commas are left out, since they separate names" if "," in column else ""
+        decision.notes.append(f"The column is called '{column}' in the table{why}.")
     if "_" in name:
         entry["title"] = name.replace("_", " ").strip() or name
     return entry | decision.entry
 
 
-def _about(rows: int, guessed: bool, protected: list[str]) -> list[str]:
+def _about(rows: int, guessed: bool, protected: list[str], notation: Notation) -> list[str]:
     """The first lines of the file."""
     notes = [
         f"Inferred by `evenhand schema infer` from {rows:,} rows. Read it and correct what is wrong; "
@@ -235,4 +243,4 @@ def _about(rows: int, guessed: bool, protected: list[str]) -> list[str]:
         notes.append(f"Protected attributes ({how}): {', '.join(protected)}.")
     else:
         notes.append("No attribute is marked as protected: write protected = true where one should be.")
-    return notes
+    return notes if notation == USUAL else [*notes, f"{notation}: please check."]

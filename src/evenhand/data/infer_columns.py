@@ -21,6 +21,7 @@ FEW_CODES = 20
 LONG_NUMBER = 10**8  # from here on, nearly all different and equally long: telephone numbers and the like
 UNKNOWN_CODES = (9, 99, 999, -9, -99, -999, 77, 88)  # what surveys write for no answer
 MOST_WORDS = 12  # for which a line is suggested
+SHORT_CODE = 100  # longer ones, such as postcodes, say something by themselves
 INFINITE = ("inf", "infinity")
 
 
@@ -154,7 +155,7 @@ def _categories(facts: Facts, notes: list[str]) -> Found | SetAside:
         categories.append(ANY_OTHER if first == ANY_OTHER else [_spellings(facts, first, groups[first])[0], ANY_OTHER])
         notes.append(f"The {len(rest):,} rarest values are one category; {shown(first)} stands for it.")
     entry: dict[str, Any] = {"kind": kind, "type": _category_type(facts), "categories": categories}
-    if facts.numbers is not None and len(categories) <= MOST_WORDS:
+    if facts.numbers is not None and len(categories) <= MOST_WORDS and np.abs(facts.numbers).min() < SHORT_CODE:
         entry["words"] = suggested_words(len(categories))
     if facts.missing:
         entry["missing"] = {"value": missing_values(facts), "code": len(categories)}

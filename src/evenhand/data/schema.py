@@ -64,7 +64,7 @@ class Label(BaseModel):
 class Split(BaseModel):
     """Which rows train and which are held out: the first `train_rows`, or a random share."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     train_rows: Annotated[int, Field(ge=1)] | None = None
     held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2

@@ -5,7 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from evenhand.data.attribute import as_list
 from evenhand.data.dataset import Dataset
+from evenhand.data.infer_columns import MOST_WORDS, SHORT_CODE
+from evenhand.data.infer_label import NUMBER
+from evenhand.data.schema import Schema
 
 SHOWN = 8
 
@@ -21,6 +25,7 @@ class Checked:
     outside: dict[str, int]  # by attribute: rows whose code is outside its domain
     rules: dict[str, int]  # by rule of `impossible`, in words: rows that break it
     never: dict[str, list[str]]  # by attribute: categories that no row has
+    without_words: list[str]  # attributes and the label, if they have codes that say nothing to a reader
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -36,6 +41,9 @@ class Checked:
         ]
         facts += [("impossible", f"{words}: {count:,} rows") for words, count in self.rules.items()]
         facts += [(f"never: {name}", _some(texts)) for name, texts in self.never.items()]
+        if self.without_words:
+            names = ", ".join(self.without_words)
+            facts.append(("without words", f"{names}: reports will say bare codes; give words = [...] in the schema"))
         return facts
 
     def _outside_text(self) -> str:
@@ -60,7 +68,23 @@ def check_dataset(data: Dataset) -> Checked:
         # As a search sees rows: moved into the domain.
         rules={rule.words: int(rule.applies_to(data.clipped, schema.lower).sum()) for rule in schema.rules},
         never=_never(data),
+        without_words=_without_words(schema),
     )
+
+
+def _without_words(schema: Schema) -> list[str]:
+    coded = [
+        attribute.name
+        for attribute in schema.attributes
+        if attribute.kind != "number" and len(attribute.categories) <= MOST_WORDS and not attribute.words
+        and _bare([text for group in attribute.categories for text in as_list(group)])
+    ]  # fmt: skip
+    return coded + ([schema.label.column] if not schema.label.words and _bare(schema.label.values) else [])
+
+
+def _bare(values: list[str]) -> bool:
+    numbers = [value.strip() for value in values]
+    return all(map(NUMBER.fullmatch, numbers)) and min(abs(int(number)) for number in numbers) < SHORT_CODE
 
 
 def _never(data: Dataset) -> dict[str, list[str]]:
