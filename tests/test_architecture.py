@@ -21,7 +21,8 @@ LAYERS = [
     {"report"},
     {"runs", "engine"},
     {"gate"},
-    {"service", "cli", "pytest_plugin"},
+    {"service", "pytest_plugin"},
+    {"cli"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 

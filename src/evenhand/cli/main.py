@@ -16,7 +16,10 @@ from evenhand.cli.model import model
 from evenhand.cli.repair import repair
 from evenhand.cli.report import report
 from evenhand.cli.reproduce import reproduce_app
+from evenhand.cli.runs import runs_app
 from evenhand.cli.schema import schema_app
+from evenhand.cli.serve import serve, worker
+from evenhand.cli.storage import storage_app
 from evenhand.cli.train import train
 from evenhand.errors import EvenhandError
 
@@ -35,7 +38,11 @@ app.command()(report)
 app.command()(model)
 app.command()(gate)
 app.command()(card)
+app.command()(serve)
+app.command()(worker)
 app.add_typer(schema_app, name="schema")
+app.add_typer(runs_app, name="runs")
+app.add_typer(storage_app, name="storage")
 app.add_typer(data_app, name="data")
 app.add_typer(reproduce_app, name="reproduce")
 

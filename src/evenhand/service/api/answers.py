@@ -1,0 +1,221 @@
+"""What the routes answer."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from evenhand.service.requests import Kind
+from evenhand.service.storage.runs import State
+
+
+class FromEntry(BaseModel):
+    """An answer that is read off an entry of the database."""
+
+    model_config = ConfigDict(from_attributes=True, protected_namespaces=())
+
+
+class DatasetAnswer(FromEntry):
+    """An uploaded table."""
+
+    id: str
+    name: str
+    file: str = Field(description="The service's own name of the file.")
+    size: int = Field(description="In bytes.")
+    sha256: str
+    rows: int | None = Field(description="Where it is known.")
+    created: datetime
+    has_schema: bool = Field(description="Whether a run can use it: somebody has said what its columns mean.")
+
+
+class ModelAnswer(FromEntry):
+    """An uploaded model."""
+
+    id: str
+    name: str
+    file: str
+    size: int
+    sha256: str
+    created: datetime
+    is_described: bool = Field(description="False for a .safetensors file whose .json has not come yet.")
+
+
+class RunAnswer(FromEntry):
+    """A run."""
+
+    id: str
+    kind: Kind
+    title: str
+    config: dict[str, Any]
+    parent: str | None = Field(description="The audit that a repair came from.")
+    state: State
+    progress: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    attempts: int
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+
+
+class EventAnswer(FromEntry):
+    """Something that happened to a run."""
+
+    id: int
+    at: datetime
+    kind: str
+    data: dict[str, Any]
+
+
+class Datasets(BaseModel):
+    """A page of tables, the newest first."""
+
+    entries: list[DatasetAnswer]
+    next: str | None
+
+
+class Models(BaseModel):
+    """A page of models, the newest first."""
+
+    entries: list[ModelAnswer]
+    next: str | None
+
+
+class Runs(BaseModel):
+    """A page of runs, the newest first."""
+
+    entries: list[RunAnswer]
+    next: str | None
+
+
+class Events(BaseModel):
+    """Events in the order in which they happened."""
+
+    entries: list[EventAnswer]
+    next: int = Field(description="The number of the last one; ask for those after it.")
+
+
+class BuiltinAnswer(BaseModel):
+    """A data set that comes with the package, with a network of its own."""
+
+    name: str
+    title: str
+    attributes: list[str]
+    protected: list[str]
+    label: str
+    labels: list[str]
+
+
+class AttributeAnswer(BaseModel):
+    """What a schema says about a column."""
+
+    name: str
+    column: str
+    title: str
+    kind: str
+    size: int = Field(description="How many values its domain has.")
+    protected: bool
+    notes: list[str] = Field(description="What was decided when the schema was inferred.")
+
+
+class SchemaAnswer(BaseModel):
+    """What the columns of a table mean."""
+
+    text: str = Field(description="TOML, to be read and corrected.")
+    rows: int | None
+    label: str
+    labels: list[str]
+    favourable: str | None
+    protected: list[str]
+    protected_guessed: bool = Field(description="By the names of columns, since none were given.")
+    attributes: list[AttributeAnswer]
+    set_aside: dict[str, str] = Field(description="Columns that are left out, and why, when it was inferred.")
+    facts: dict[str, str] = Field(description="How it fits the table, when it was just checked.")
+
+
+class PreviewAnswer(BaseModel):
+    """The first rows of a table, as text."""
+
+    columns: list[str]
+    rows: list[list[str | None]]
+    more_columns: int = Field(description="Columns that are not shown.")
+
+
+class FileAnswer(BaseModel):
+    """A file of a run."""
+
+    name: str
+    size: int
+
+
+class Files(BaseModel):
+    """The files of a run."""
+
+    entries: list[FileAnswer]
+
+
+class FindingAnswer(FromEntry):
+    """One pair, in words."""
+
+    row: int
+    phase: str
+    seed_row: int | None
+    step: int
+    label: str
+    witness_label: str
+    score: float
+    witness_score: float
+    gap: float = Field(description="How far the two scores are apart.")
+    sample: dict[str, str]
+    witness: dict[str, str] = Field(description="Its protected attributes; all others are as in the sample.")
+
+
+class FindingsPage(BaseModel):
+    """Some findings of an audit."""
+
+    entries: list[FindingAnswer]
+    total: int = Field(description="Findings that the filters let through.")
+    next: int | None = Field(description="`after` of the next page; null: this is the last one.")
+
+
+class FindingsValues(BaseModel):
+    """What findings can be filtered by."""
+
+    rows: int
+    attributes: dict[str, list[str]]
+    protected: list[str]
+    labels: list[str]
+    phases: list[str]
+
+
+class Figure(BaseModel):
+    """A figure of two runs."""
+
+    name: str
+    a: float | None
+    b: float | None
+    change: float | None = Field(description="b - a.")
+
+
+class Setting(BaseModel):
+    """A setting in which two runs differ."""
+
+    name: str
+    a: Any
+    b: Any
+
+
+class Comparison(BaseModel):
+    """Two runs side by side."""
+
+    a: RunAnswer
+    b: RunAnswer
+    settings: list[Setting]
+    figures: list[Figure]
+
+
+class Health(BaseModel):
+    """Whether the service works."""
+
+    status: Literal["ok", "unavailable"]
+    problems: list[str] = []

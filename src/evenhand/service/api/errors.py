@@ -1,0 +1,144 @@
+"""Errors over HTTP: {"error": {"what": …, "message": …}} with a status that fits."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from evenhand.errors import EvenhandError
+from evenhand.service.storage.assets import InUseError
+from evenhand.service.storage.uploads import TooLargeError
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+What = Literal[
+    "invalid", "forbidden", "not-found", "wrong-method", "conflict", "too-large", "wrong-type", "internal",
+    "unavailable", "no-room",
+]  # fmt: skip
+STATUS: dict[What, int] = {
+    "invalid": 400, "forbidden": 403, "not-found": 404, "wrong-method": 405, "conflict": 409, "too-large": 413,
+    "wrong-type": 415, "internal": 500, "unavailable": 503, "no-room": 507,
+}  # fmt: skip
+ProblemPage = Callable[[Request, int, str, str], Response]
+
+
+class Problem(BaseModel):
+    """What went wrong."""
+
+    what: What = Field(description="The kind of error, for programs.")
+    message: str = Field(description="What was wrong and what to do, for people.")
+
+
+class ErrorAnswer(BaseModel):
+    """The answer to a request that was refused."""
+
+    error: Problem
+
+
+class ApiError(EvenhandError):
+    """An error whose kind is known where it is raised."""
+
+    def __init__(self, what: What, message: str) -> None:
+        super().__init__(message)
+        self.what = what
+
+
+def documented(*what: What) -> dict[int | str, dict[str, Any]]:
+    """The errors of a route for its description; those that every route has are added."""
+    kinds: set[What] = {"invalid", "forbidden", "not-found", "too-large", "wrong-type", "unavailable", *what}
+    answers: dict[int | str, dict[str, Any]] = {
+        STATUS[kind]: {"model": ErrorAnswer, "description": kind} for kind in kinds
+    }
+    return {422: {"model": ErrorAnswer, "description": "invalid"}} | answers
+
+
+@contextmanager
+def otherwise(what: What) -> Iterator[None]:
+    """Give errors of the block a kind: what is looked for is not there, or not in the right state."""
+    try:
+        yield
+    except (ApiError, InUseError, TooLargeError):
+        raise
+    except EvenhandError as error:
+        raise ApiError(what, str(error)) from error
+
+
+def kind_of(error: EvenhandError) -> What:
+    """What an error means to the one who asked."""
+    if isinstance(error, ApiError):
+        return error.what
+    if isinstance(error, TooLargeError):
+        return "too-large"
+    if isinstance(error, InUseError):
+        return "conflict"
+    cause = error.__cause__
+    return "no-room" if isinstance(cause, OSError) and cause.errno in NO_ROOM else "invalid"
+
+
+def answer(request: Request, status: int, what: What, message: str) -> Response:
+    """An error as JSON, or as a page where the application has one and a person asked."""
+    page: ProblemPage | None = getattr(request.app.state, "problem_page", None)
+    if page is not None and not request.url.path.startswith("/api/"):
+        return page(request, status, what, message)
+    return JSONResponse(error_content(what, message), status)
+
+
+def error_content(what: What, message: str) -> dict[str, Any]:
+    """The JSON of an error; half of a character, which a request may quote, cannot be sent back."""
+    return {"error": {"what": what, "message": message.encode("utf-8", "replace").decode()}}
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Turn exceptions into answers."""
+    app.add_exception_handler(EvenhandError, _on_evenhand_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http)
+    app.add_exception_handler(OperationalError, _on_database)
+    app.add_exception_handler(PoolTimeout, _on_database)
+    app.add_exception_handler(DBAPIError, _on_database)
+    app.add_exception_handler(OSError, _on_os_error)
+
+
+def _on_evenhand_error(request: Request, error: Exception) -> Response:
+    what = kind_of(cast("EvenhandError", error))
+    return answer(request, STATUS[what], what, str(error))
+
+
+def _on_invalid(request: Request, error: Exception) -> Response:
+    first = cast("RequestValidationError", error).errors()[0]
+    place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    words = str(first["msg"]).removeprefix("Value error, ")
+    return answer(request, 422, "invalid", f"'{place[:200]}' is wrong: {words[:1].lower()}{words[1:500].rstrip('.')}.")
+
+
+def _on_http(request: Request, error: Exception) -> Response:
+    if isinstance(error.__cause__, EvenhandError):  # raised while FastAPI was reading the request
+        return _on_evenhand_error(request, error.__cause__)
+    raised = cast("HTTPException", error)
+    by_status: dict[int, What] = {status: what for what, status in STATUS.items()}
+    what = by_status.get(raised.status_code, "invalid" if raised.status_code < 500 else "internal")
+    words = {"not-found": "There is nothing at this address.", "wrong-method": "This address has no such method."}
+    response = answer(request, raised.status_code, what, words.get(what, str(raised.detail)))
+    response.headers.update(raised.headers or {})
+    return response
+
+
+def _on_database(request: Request, error: Exception) -> Response:
+    if isinstance(error, DBAPIError) and not isinstance(error, OperationalError) and not error.connection_invalidated:
+        raise error
+    response = answer(request, 503, "unavailable", "The database does not answer. Try again in a moment.")
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+def _on_os_error(request: Request, error: Exception) -> Response:
+    if cast("OSError", error).errno not in NO_ROOM:
+        raise error
+    return answer(request, 507, "no-room", "The disk is full. Delete runs or data that are no longer needed.")

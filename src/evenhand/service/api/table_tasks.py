@@ -1,0 +1,135 @@
+"""What has to read an uploaded table is done in a process of its own, with limits: a hostile file ends only that.
+
+`python -m evenhand.service.api.table_tasks` reads one task as JSON from its input and writes one answer.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import EvenhandError
+
+if TYPE_CHECKING:  # the process that does a task needs no database
+    from evenhand.service.settings import Settings
+
+SECONDS = 300.0  # of the processor
+AT_ONCE = threading.BoundedSemaphore(2)
+SHOWN_COLUMNS = 200
+LONGEST_VALUE = 200
+
+
+def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str, Any]:
+    """Do a task in another process: `infer`, `check` or `preview`."""
+    about = {"task": task, "path": str(path), "options": options, "memory": settings.run_memory}
+    with AT_ONCE:
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "evenhand.service.api.table_tasks"],
+                input=json.dumps(about), capture_output=True, text=True, timeout=4 * SECONDS, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise EvenhandError("The table takes too long to read. Upload fewer rows or columns.") from error
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise EvenhandError(
+            "The table could not be read: it needs more memory or time than is allowed. Upload fewer rows or columns."
+        ) from error
+    if "error" in answer:
+        raise EvenhandError(str(answer["error"]).replace(f"{path.parent}/", ""))
+    return answer
+
+
+def infer(path: Path, **options: Any) -> dict[str, Any]:
+    """A schema for a table, and what was decided about its columns."""
+    from evenhand.data.infer import infer_file
+
+    inferred = infer_file(path, beside=path.parent, **options)
+    return {
+        "text": inferred.toml,
+        "rows": inferred.rows,
+        "notes": inferred.notes,
+        "set_aside": inferred.set_aside,
+        "protected_guessed": inferred.protected_guessed,
+    }
+
+
+def check(path: Path, text: str) -> dict[str, Any]:
+    """How a schema fits its table."""
+    import tomllib
+
+    from evenhand.data.dataset import encode
+    from evenhand.data.schema import Schema
+    from evenhand.data.schema_check import check_dataset
+    from evenhand.data.tables import read_table
+
+    schema = Schema.parse(tomllib.loads(text), "of the data set", text)
+    checked = check_dataset(encode(schema, read_table(path, schema.separator)))
+    return {"rows": checked.rows, "facts": dict(checked.facts())}
+
+
+def preview(path: Path, rows: int) -> dict[str, Any]:
+    """The first rows of a table as text, without reading the rest."""
+    columns, values = _parquet_rows(path, rows) if path.suffix == ".parquet" else _csv_rows(path, rows)
+    shown = [[None if value is None else str(value)[:LONGEST_VALUE] for value in row[:SHOWN_COLUMNS]] for row in values]
+    names = [name[:LONGEST_VALUE] for name in columns[:SHOWN_COLUMNS]]
+    return {"columns": names, "rows": shown, "more_columns": len(columns) - len(names)}
+
+
+def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
+    import csv
+    import gzip
+    from itertools import islice
+
+    from evenhand.data.tables import find_separator
+
+    separator = find_separator(path)
+    with (
+        gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+        if path.suffix == ".gz"
+        else (path.open(encoding="utf-8-sig", errors="replace", newline="")) as stream
+    ):
+        try:
+            columns, *values = islice(csv.reader(stream, delimiter=separator), rows + 1)
+        except (ValueError, csv.Error) as error:
+            raise EvenhandError("The table cannot be read as CSV.") from error
+    return columns, values
+
+
+def _parquet_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            names = [str(name) for name in file.schema_arrow.names]
+            batch = next(file.iter_batches(rows, columns=names[:SHOWN_COLUMNS]), None)
+    except (pa.ArrowException, OSError) as error:
+        raise EvenhandError("The table cannot be read as Parquet.") from error
+    return names, [] if batch is None else [list(row.values()) for row in batch.to_pylist()]
+
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {"infer": infer, "check": check, "preview": preview}
+
+
+def main() -> None:
+    """Do the task that stands on the input."""
+    from evenhand.service.limits import leave_network, limit_memory, limit_processor
+
+    about = json.load(sys.stdin)
+    leave_network()
+    limit_processor(SECONDS)
+    limit_memory(about["memory"])
+    try:
+        answer = TASKS[about["task"]](Path(about["path"]), **about["options"])
+    except EvenhandError as error:
+        answer = {"error": str(error)}
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

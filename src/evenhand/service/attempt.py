@@ -1,0 +1,177 @@
+"""One attempt at a run: from the claim to a result, a failure, or the run handed back."""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from evenhand.errors import EvenhandError
+from evenhand.files import cannot_write
+from evenhand.service.child import Child, words_for
+from evenhand.service.heartbeat import Heartbeat
+from evenhand.service.jobs import UNSURE, job_of
+from evenhand.service.run_folder import attempt_folder, drop, publish, tidy
+from evenhand.service.settings import Service
+from evenhand.service.storage.runs import Claim, LeaseLost
+
+TICK_SECONDS = 0.1
+MARGIN = 0.1  # of a lease, that a process ends by itself later than its worker would pause it
+AGAIN_SECONDS = 0.5  # before a database that did not answer is asked again
+HANGING = 4  # times the processor time that a run may take by the clock, and a minute, in case it only waits
+KILLED = "The run's process was killed from outside, perhaps for want of memory. The run begins again shortly."
+log = logging.getLogger(__name__)
+
+
+class Attempt:
+    """A run that is held, its process, its folder and the thread that keeps the lease."""
+
+    def __init__(
+        self, service: Service, claim: Claim, child: Child, stopping: threading.Event, stop_seconds: float
+    ) -> None:
+        self._service, self._runs, self._claim, self._child = service, service.runs, claim, child
+        self._stopping, self._stop_seconds = stopping, stop_seconds
+        self._folder: Path | None = None
+        self._said: dict[str, Any] = {}  # the child's last event: how it ended
+        self._end_at: float | None = None  # when a child that was asked to stop is made to
+        self._reassure_at = 0.0
+        self._hangs_at = time.monotonic() + HANGING * service.settings.run_seconds + 60
+
+    def see_through(self) -> None:
+        """Do the run; whatever happens to it, the worker lives on."""
+        try:
+            self._do()
+        except SQLAlchemyError as error:  # the lease runs out, and what is left of this attempt is swept away
+            log.warning("run %s: left behind, since the database does not answer: %s", self._claim.run, error)
+
+    def _do(self) -> None:
+        self._heart = Heartbeat(self._runs, self._claim)
+        try:
+            self._folder = attempt_folder(self._service.home, self._claim)
+            self._child.begin(job_of(self._service, self._claim, self._folder))
+            self._listen()
+            self._conclude(self._child.close())
+        except LeaseLost:
+            self._leave()
+        except EvenhandError as error:
+            self._fail(str(error))
+        except OSError as error:
+            self._fail(str(cannot_write(Path("the service's folder"), error)))
+        finally:
+            self._child.end()
+            self._heart.stop()
+
+    def _listen(self) -> None:
+        """Until the child has ended, pass on what it says and look after it."""
+        while (event := self._child.event(TICK_SECONDS)) is not None:
+            if event:
+                self._heard(event)
+            self._look_after()
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        kind = event.pop("event", "")
+        if kind == "progress":
+            self._heart.progress(event)
+        elif kind in ("done", "failed", "stopped"):
+            self._said = {"event": kind, **event}
+        else:
+            self._heart.tell(str(kind)[:30], {"attempt": self._claim.attempt, **event})
+
+    def _look_after(self) -> None:
+        """The child goes on only while the run is surely ours and wanted."""
+        now = time.monotonic()
+        if self._heart.lost or (self._stopping.is_set() and not self._said):
+            self._child.kill()
+        elif self._heart.left <= 0:
+            self._child.pause()  # the database does not answer; when it does, it says whose the run is
+        elif now >= self._reassure_at:
+            self._reassure_at = now + self._runs.lease_seconds / 10
+            self._child.reassure(self._heart.left + MARGIN * self._runs.lease_seconds)
+            self._child.go_on()
+        if self._heart.cancelled and self._end_at is None:
+            self._end_at = now + self._stop_seconds
+            self._child.stop()
+        if self._end_at is not None and now > self._end_at:
+            self._child.kill()
+        if now > self._hangs_at:
+            self._said = {
+                "event": "failed",
+                "error": f"The run was not over after {HANGING} times the time it may take.",
+            }
+            self._child.kill()
+
+    def _conclude(self, code: int) -> None:
+        """What becomes of the run, now that its process has ended."""
+        if self._heart.lost:
+            raise LeaseLost
+        said = self._said.get("event")
+        if said == "done":
+            self._keep(self._said["result"])
+        elif said == "failed":
+            self._fail(str(self._said["error"]))
+        elif self._heart.cancelled:
+            self._end("cancelled")
+        elif self._stopping.is_set():
+            self._without_files(lambda: self._runs.give_up(self._claim))
+        elif code in (-signal.SIGKILL, UNSURE):
+            # No end: the lease runs out and the run is taken up again, as it is when a worker is killed.
+            self._heart.tell("note", {"attempt": self._claim.attempt, "text": KILLED})
+            self._without_files(lambda: None)
+        else:
+            self._fail(words_for(code, self._child.last_words(), self._service.settings.run_seconds))
+
+    def _keep(self, result: dict[str, Any]) -> None:
+        """Make the files the run's result, and only then say that it is over."""
+        error = result.pop("error", None)
+        self._heart.progress(
+            {"phase": "done", "done": 1, "total": 1, "left": 0.0, "findings": result.get("findings", 0)}
+        )
+        stopped = self._heart.cancelled and result.get("stopped") == "interrupted"
+        state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
+        assert self._folder is not None
+        folder = self._folder
+        self._surely(lambda: publish(folder, lambda: self._runs.beat(self._claim)))
+        self._heart.stop()
+        self._surely(lambda: self._runs.finish(self._claim, state, result, error))
+        drop(folder)
+        log.info("run %s: %s", self._claim.run, state)
+
+    def _fail(self, words: str) -> None:
+        log.warning("run %s: failed: %s\n%s", self._claim.run, words, self._child.last_words())
+        self._child.end()
+        self._end("failed", words)
+
+    def _end(self, state: Literal["failed", "cancelled"], error: str | None = None) -> None:
+        self._without_files(lambda: self._runs.finish(self._claim, state, None, error))
+
+    def _without_files(self, end: Callable[[], None]) -> None:
+        """End an attempt that leaves nothing."""
+        if self._folder is not None:
+            drop(self._folder)
+        self._heart.stop()
+        try:
+            self._surely(end)
+        except LeaseLost:
+            self._leave()
+
+    def _leave(self) -> None:
+        """The run belongs to another worker, or to nobody any more: what this one made of it must go."""
+        log.warning("run %s: it is not this worker's any more", self._claim.run)
+        self._child.end()
+        if self._folder is not None:
+            self._surely(lambda: tidy(self._folder.parent, self._runs))  # type: ignore[union-attr]
+
+    def _surely(self, act: Callable[[], object]) -> None:
+        """Do something with the database, again and again until it answers or the worker is told to stop."""
+        while True:
+            try:
+                act()
+                return
+            except SQLAlchemyError as error:
+                log.warning("The database does not answer; the run %s waits for it: %s", self._claim.run, error)
+                if self._stopping.wait(AGAIN_SECONDS):
+                    raise

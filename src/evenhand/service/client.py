@@ -1,0 +1,356 @@
+"""A client of the service's HTTP interface, with the standard library only.
+
+from evenhand.service.client import Client
+
+service = Client("http://127.0.0.1:8321")
+run = service.audit("census", protected=["sex"], seeds=100)
+run = service.wait(run.id, on_event=lambda event: print(event.kind))
+for finding in service.findings(run.id, sort="gap"):
+    print(finding.gap, finding.sample, finding.witness)
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from typing import IO, Any, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+
+from evenhand.errors import EvenhandError
+from evenhand.files import replacing
+
+PIECE = 1 << 20
+OVER = ("done", "failed", "cancelled")
+Content = TypeVar("Content")
+
+
+class ServiceError(EvenhandError):
+    """The service refused a request: `status` is that of HTTP, `what` the kind of error."""
+
+    def __init__(self, status: int, what: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.what = status, what
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table that the service has."""
+
+    id: str
+    name: str
+    size: int
+    sha256: str
+    rows: int | None
+    has_schema: bool
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that the service has."""
+
+    id: str
+    name: str
+    size: int
+    sha256: str
+    is_described: bool
+    created: datetime
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it was when it was asked about."""
+
+    id: str
+    kind: str
+    title: str
+    state: str
+    config: dict[str, Any]
+    parent: str | None
+    progress: dict[str, Any]
+    result: dict[str, Any] | None
+    error: str | None
+    created: datetime
+    started: datetime | None
+    finished: datetime | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self.state in OVER
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a run."""
+
+    id: int
+    at: datetime
+    kind: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A pair that differs in protected attributes only and gets two labels."""
+
+    row: int
+    phase: str
+    seed_row: int | None
+    step: int
+    label: str
+    witness_label: str
+    score: float
+    witness_score: float
+    gap: float
+    sample: dict[str, str]
+    witness: dict[str, str]
+
+
+class Client:
+    """Asks a service. `token` is for services with accounts."""
+
+    def __init__(self, url: str = "http://127.0.0.1:8321", token: str | None = None, timeout: float = 60.0) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise EvenhandError(f"'{url}' is not the address of a service: it begins with http:// or https://.")
+        self.url, self.timeout, self._token = url.rstrip("/"), timeout, token
+
+    def add_dataset(self, path: str | Path, name: str | None = None) -> Dataset:
+        """Send a table: .csv, .csv.gz or .parquet."""
+        return _read(Dataset, self._send("datasets", Path(path), name))
+
+    def datasets(self) -> Iterator[Dataset]:
+        """All tables, the newest first."""
+        return (_read(Dataset, entry) for entry in self._pages("datasets"))
+
+    def dataset(self, dataset_id: str) -> Dataset:
+        """One table."""
+        return _read(Dataset, self._ask("GET", f"datasets/{_part(dataset_id)}"))
+
+    def delete_dataset(self, dataset_id: str) -> None:
+        """Delete a table and its file."""
+        self._ask("DELETE", f"datasets/{_part(dataset_id)}")
+
+    def infer_schema(self, dataset_id: str, label: str, protected: list[str] | None = None, **options: Any) -> str:
+        """What the columns seem to mean, as TOML to be corrected; the service keeps it."""
+        body = {"label": label, "protected": protected, **options}
+        return str(self._ask("POST", f"datasets/{_part(dataset_id)}/schema/infer", body)["text"])
+
+    def schema(self, dataset_id: str) -> str:
+        """What the columns mean, as TOML."""
+        return str(self._ask("GET", f"datasets/{_part(dataset_id)}/schema")["text"])
+
+    def set_schema(self, dataset_id: str, text: str) -> dict[str, str]:
+        """Say what the columns mean; returns how the schema fits the table."""
+        return dict(self._ask("PUT", f"datasets/{_part(dataset_id)}/schema", {"text": text})["facts"])
+
+    def add_model(self, path: str | Path, name: str | None = None) -> Model:
+        """Send a model; of a .safetensors file also the .json beside it."""
+        path = Path(path)
+        model = _read(Model, self._send("models", path, name))
+        beside = path.with_suffix(".json")
+        if path.suffix != ".safetensors" or not beside.is_file():
+            return model
+        return _read(Model, self._ask("PUT", f"models/{model.id}/description", json.loads(beside.read_text("utf-8"))))
+
+    def models(self) -> Iterator[Model]:
+        """All models, the newest first."""
+        return (_read(Model, entry) for entry in self._pages("models"))
+
+    def delete_model(self, model_id: str) -> None:
+        """Delete a model and its files."""
+        self._ask("DELETE", f"models/{_part(model_id)}")
+
+    def audit(self, dataset: str, protected: list[str] | None = None, *, model: str | None = None, **more: Any) -> Run:
+        """Ask for an audit of data (an id or a built-in name) and a model (an id; None: the built-in one)."""
+        return self.start("audit", dataset=dataset, model=model, protected=protected or [], **more)
+
+    def start(self, kind: str, *, title: str | None = None, **request: Any) -> Run:
+        """Ask for a run: audit, measure or repair, with the settings of its request."""
+        return _read(Run, self._ask("POST", "runs", {"kind": kind, "title": title, "request": request}))
+
+    def repair(self, run_id: str, by: list[str] | None = None, **wishes: Any) -> Run:
+        """Ask for a repair of an audit's model."""
+        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/repair", {"by": by or ["blind"], **wishes}))
+
+    def runs(self, state: str | None = None, kind: str | None = None) -> Iterator[Run]:
+        """Runs, the newest first."""
+        return (_read(Run, entry) for entry in self._pages("runs", state=state, kind=kind))
+
+    def run(self, run_id: str) -> Run:
+        """One run."""
+        return _read(Run, self._ask("GET", f"runs/{_part(run_id)}"))
+
+    def cancel(self, run_id: str) -> Run:
+        """Wish that a run ends."""
+        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/cancel", {}))
+
+    def resume(self, run_id: str) -> Run:
+        """Let a run that failed or was cancelled go on."""
+        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/resume", {}))
+
+    def delete(self, run_id: str) -> None:
+        """Delete a run and its files."""
+        self._ask("DELETE", f"runs/{_part(run_id)}")
+
+    def compare(self, a: str, b: str) -> dict[str, Any]:
+        """Two runs side by side."""
+        return self._ask("GET", "compare", a=a, b=b)
+
+    def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
+        """What happened to a run until now, after the event with this number."""
+        while entries := self._ask("GET", f"runs/{_part(run_id)}/events", after=after)["entries"]:
+            yield from (_read(Event, entry) for entry in entries)
+            after = entries[-1]["id"]
+
+    def wait(
+        self,
+        run_id: str,
+        timeout: float | None = None,
+        on_event: Callable[[Event], None] = lambda event: None,
+        every: float = 0.5,
+    ) -> Run:
+        """Wait until a run is over; events are handed on as they come."""
+        end, seen = None if timeout is None else time.monotonic() + timeout, 0
+        while True:
+            run = self.run(run_id)  # first: what happened before it was over is among the events then
+            for event in self.events(run_id, seen):
+                on_event(event)
+                seen = event.id
+            if run.is_over:
+                return run
+            if end is not None and time.monotonic() >= end:
+                raise EvenhandError(f"The run {run_id} is not over after {timeout:g} seconds: it is {run.state}.")
+            time.sleep(every)
+
+    def findings(
+        self,
+        run_id: str,
+        *,
+        values: dict[str, str] | None = None,
+        label: str | None = None,
+        phase: str | None = None,
+        least_gap: float | None = None,
+        sort: str = "order",
+        page: int = 200,
+    ) -> Iterator[Finding]:
+        """The findings of an audit, read page by page as they are used; `values` by attribute."""
+        wanted = {
+            "value": [f"{name}={value}" for name, value in (values or {}).items()], "label": label, "phase": phase,
+            "least_gap": least_gap, "sort": sort, "limit": page,
+        }  # fmt: skip
+        return (_read(Finding, entry) for entry in self._pages(f"runs/{_part(run_id)}/findings", **wanted))
+
+    def files(self, run_id: str) -> dict[str, int]:
+        """The files of a run and their sizes."""
+        return {entry["name"]: entry["size"] for entry in self._ask("GET", f"runs/{_part(run_id)}/files")["entries"]}
+
+    def download(self, run_id: str, name: str, to: str | Path) -> Path:
+        """Save a file of a run, whole or not at all; `to` is a file, or a folder that is there."""
+        to = Path(to)
+        to = to / Path(name).name if to.is_dir() else to
+        with self._open("GET", f"runs/{_part(run_id)}/files/{_part(name)}", {}) as answer, replacing(to) as temporary:
+            wanted, size = answer.headers.get("Content-Length"), 0
+            with temporary.open("wb") as stream:
+                while piece := answer.read(PIECE):
+                    size += stream.write(piece)
+            if wanted is not None and size != int(wanted):
+                raise EvenhandError(f"The service ended before all of {name} had come. Try again.")
+        return to
+
+    def _pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        after = None
+        while True:
+            page = self._ask("GET", path, **query, after=after)
+            yield from page["entries"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def _ask(self, method: str, path: str, body: Any = None, **query: Any) -> dict[str, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        with self._open(method, path, query, data) as answer:
+            content = answer.read()
+        read: dict[str, Any] = json.loads(content) if content else {}
+        return read
+
+    def _send(self, path: str, file: Path, name: str | None) -> dict[str, Any]:
+        try:
+            stream = file.open("rb")
+        except OSError as error:
+            raise EvenhandError(f"Cannot read {file}: {error.strerror}.") from error
+        with stream:
+            query = {"name": name or file.name, "filename": file.name}
+            size = file.stat().st_size
+            with self._open("POST", path, query, stream, "application/octet-stream", size) as answer:
+                read: dict[str, Any] = json.loads(answer.read())
+        return read
+
+    @contextmanager
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, Any],
+        data: bytes | IO[bytes] | None = None,
+        kind: str = "application/json",
+        size: int | None = None,
+    ) -> Iterator[HTTPResponse]:
+        given = {key: value for key, value in query.items() if value is not None}
+        address = f"{self.url}/api/v1/{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
+        headers = {"Accept": "application/json"} | ({} if data is None else {"Content-Type": kind})
+        if size is not None:
+            headers["Content-Length"] = str(size)
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            with _opener().open(Request(address, data, headers, method=method), timeout=self.timeout) as answer:
+                yield answer
+        except HTTPError as error:
+            with error:
+                raise _refused(error) from error
+        except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
+            reason = getattr(error, "reason", error)
+            raise EvenhandError(f"The service at {self.url} does not answer: {reason}.") from error
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """A redirection could take the token to another host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """None: an error."""
+
+
+def _opener() -> OpenerDirector:
+    return build_opener(ProxyHandler({}), _NoRedirects())  # a proxy has no business between here and loopback
+
+
+def _part(text: str) -> str:
+    """A part of an address that cannot become two."""
+    return quote(text, safe="")
+
+
+def _refused(error: HTTPError) -> ServiceError:
+    try:
+        said = json.loads(error.read())["error"]
+        return ServiceError(error.code, str(said["what"]), str(said["message"]))
+    except (ValueError, KeyError, TypeError):
+        return ServiceError(error.code, "internal", f"The service answered with {error.code} {error.reason}.")
+
+
+def _read(kind: type[Content], content: dict[str, Any]) -> Content:
+    """An answer as an object; what a newer service says beyond it is left out."""
+    known: Iterable[Any] = fields(kind)  # type: ignore[arg-type]
+    return kind(**{field.name: _value(field.name, content[field.name]) for field in known})
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in ("created", "started", "finished", "at") and isinstance(value, str):
+        return datetime.fromisoformat(value)
+    return value

@@ -1,0 +1,222 @@
+"""One run in a process of its own: `python -m evenhand.service.execute`, with a job as a line of JSON on its input.
+
+It says what happens as lines of JSON on its output. On its input its worker says again and again for how many seconds
+more the run is surely theirs. The process ends when nothing comes in that time, or when the input is closed: it never
+outlives its worker, nor does it go on beside a process that does the same. SIGTERM asks it to stop: an audit then keeps
+what it has found.
+"""
+
+import os
+import select
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import EvenhandError
+from evenhand.service.jobs import UNSURE, Job, figures_of
+from evenhand.service.limits import end_with_parent, leave_network, limit_memory, limit_processor
+from evenhand.service.requests import Request, request_of
+from evenhand.service.telling import FirstPairs, ProgressTeller, Tell, Teller, handing_over
+
+if TYPE_CHECKING:
+    from evenhand.data.dataset import Dataset
+
+NO_MEMORY = ("allocate memory", "bad_alloc", "bad allocation", "Unable to allocate", "start new thread")
+
+
+def main() -> None:
+    """Wait for a job and do it."""
+    tell = Teller(_own_output())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have let it be ignored
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        notes = [leave_network()]  # first: it needs a process with one thread
+        end_with_parent()
+        import_what_is_heavy()
+        worker = Lines(0)
+        line = worker.next(None)
+        if not line:
+            return
+        job = Job.of_text(line)
+        threading.Thread(target=_end_with, args=(worker, job.lease), daemon=True).start()
+        notes += limits_for(job)
+        for note in filter(None, notes):
+            tell("note", text=note)
+        perform(job, tell)
+    except KeyboardInterrupt:
+        tell("stopped")
+
+
+def _own_output() -> Any:
+    """The output for events. Whatever a library prints goes to the errors instead."""
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return stream
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    """A wish to stop is what Ctrl-C is on the command line."""
+    signal.raise_signal(signal.SIGINT)
+
+
+def import_what_is_heavy() -> None:
+    """Before the job comes, so that a process that waits is ready."""
+    import evenhand.runs.audit
+    import evenhand.runs.measure
+    import evenhand.runs.table_repair
+    import evenhand.service.findings  # noqa: F401
+
+
+class Lines:
+    """Lines from a file that is open, with a limit to the patience."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle, self._rest = handle, b""
+
+    def next(self, seconds: float | None) -> str:
+        """The next line; an empty one at the end of the file, or where none comes in so many seconds."""
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([self._handle], [], [], seconds)
+            read = os.read(self._handle, 1 << 16) if ready else b""
+            if not read:
+                return ""
+            self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line.decode()
+
+
+def _end_with(worker: Lines, seconds: float) -> None:
+    """End this process when its worker has gone, or cannot say any more that the run is theirs."""
+    while line := worker.next(seconds):
+        seconds = float(line)
+    os._exit(UNSURE)
+
+
+def limits_for(job: Job) -> list[str | None]:
+    """Limit what this process may take; returns what could not be limited."""
+    notes = [limit_processor(job.seconds)]
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():  # its driver reserves far more addresses than memory
+        return [*notes, "The run's memory is not limited: it uses a graphics card."]
+    return [*notes, limit_memory(job.memory)]
+
+
+def perform(job: Job, tell: Tell) -> None:
+    """Do the job and say how it ended: done with its figures, or failed with what a person can do about it."""
+    try:
+        result = done(job, tell)
+    except KeyboardInterrupt:
+        raise
+    except Exception as error:
+        tell("failed", error=in_words(error, job))
+        if not isinstance(error, EvenhandError):
+            raise  # for the worker's log
+    else:
+        tell("done", result=result)
+
+
+def in_words(error: BaseException, job: Job) -> str:
+    """An error for the person who asked for the run: where the files of the service are is not theirs to know."""
+    if isinstance(error, MemoryError) or any(words in str(error) for words in NO_MEMORY):
+        return (
+            f"The run needed more than the {job.memory / 2**30:,.1f} GiB of memory that it may take. Ask for fewer "
+            "seeds or steps, use a smaller model, or let whoever runs the service allow more."
+        )
+    words = str(error) if isinstance(error, EvenhandError) else f"{type(error).__name__}: {error}"
+    for path in filter(None, (job.table, job.model, job.folder)):
+        words = words.replace(f"{Path(path).parent}{os.sep}", "")
+    return words
+
+
+def done(job: Job, tell: Tell) -> dict[str, Any]:
+    """The figures of a run whose files are in its folder, safe even if the machine stops now."""
+    from evenhand.service import findings
+
+    request, folder = request_of(job.kind, job.config), Path(job.folder)
+    with _model_at_hand(job) as model:
+        summary = KINDS[job.kind](request, _data_of(job, request), model, folder, tell)
+    if (folder / "findings.parquet").is_file():
+        tell("progress", phase="index", done=0, total=1)
+        findings.write_index(folder / "findings.parquet")
+    flush(folder)
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    failed = summary.get("search", {}).get("error")
+    if failed:
+        failed = in_words(EvenhandError(failed), job)
+    return figures_of(job.kind, summary) | {"files": files} | ({"error": failed} if failed else {})
+
+
+def _data_of(job: Job, request: Request) -> "Dataset":
+    from evenhand.data.dataset import encode, load_dataset
+    from evenhand.data.schema import Schema
+    from evenhand.data.tables import read_table
+
+    if job.table is None:
+        return load_dataset(request.dataset)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".toml") as file:
+        file.write(job.schema or "")
+        file.flush()
+        schema = Schema.load(Path(file.name))
+    # The table is the one that was uploaded, whatever file the schema names.
+    return encode(schema, read_table(Path(job.table), schema.separator))
+
+
+@contextmanager
+def _model_at_hand(job: Job) -> Iterator[str | None]:
+    """The model by its plain name in the current folder, so that no summary tells where the service keeps it."""
+    if job.model is None:
+        yield None
+        return
+    model = Path(job.model)
+    with chdir(model.parent):
+        yield model.name
+
+
+def flush(folder: Path) -> None:
+    """Wait until the disk has everything."""
+    for path in (*folder.iterdir(), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _audit(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:
+    from evenhand.runs.audit import audit
+
+    names = request.protected or data.schema.protected
+    with handing_over(FirstPairs(tell, data, names)):
+        on_progress = ProgressTeller(tell).search
+        return audit(data, names, model=model, out=folder, on_progress=on_progress, **request.settings()).summary
+
+
+def _measure(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:
+    from evenhand.runs.measure import measure_table
+
+    settings, on_progress = request.settings(), ProgressTeller(tell).count
+    return measure_table(data, request.protected, model=model, out=folder, on_progress=on_progress, **settings).summary
+
+
+def _repair(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:
+    from evenhand.runs.table_repair import repair_table
+
+    settings, on_step = request.settings(), ProgressTeller(tell).step
+    return repair_table(data, request.protected, model=model, out=folder, on_step=on_step, **settings).summary
+
+
+KINDS: dict[str, Callable[[Request, "Dataset", str | None, Path, Tell], dict[str, Any]]] = {
+    "audit": _audit,
+    "measure": _measure,
+    "repair": _repair,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""What a run's own process is told, and the figures of its result that lists and pages show."""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evenhand.errors import EvenhandError
+from evenhand.service.requests import is_id, request_of
+
+UNSURE = 75  # the exit code of a process that was not told in time that the run is its worker's
+
+if TYPE_CHECKING:
+    from evenhand.service.settings import Service
+    from evenhand.service.storage.runs import Claim
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything that a run needs, so that its process never asks the database."""
+
+    folder: str  # where the results go; it is there and empty
+    kind: str
+    config: dict[str, Any]  # see `requests`
+    table: str | None  # path of an uploaded table; None: the data set is built in
+    schema: str | None  # TOML
+    model: str | None  # path of an uploaded model; None: the built-in network
+    memory: int  # bytes
+    seconds: float  # of the processor
+    lease: float  # seconds for which the run is its worker's, unless it says more
+
+    def text(self) -> str:
+        """As one line."""
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def of_text(cls, text: str) -> "Job":
+        """From one line."""
+        return cls(**json.loads(text))
+
+
+def job_of(service: "Service", claim: "Claim", folder: Path) -> Job:
+    """The job of a run that a worker holds. What it names must be in the run's project."""
+    request = request_of(claim.kind, claim.config)
+    table = schema = model = None
+    if is_id(request.dataset):
+        data = service.assets.dataset(request.dataset, claim.project)
+        if data.schema_text is None:
+            raise EvenhandError(f"The table '{data.name}' has no schema yet. Say first what its columns mean.")
+        table, schema = str(service.assets.dataset_path(data)), data.schema_text
+    if request.model is not None:
+        model = str(service.assets.model_path(service.assets.model(request.model, claim.project)))
+    settings = service.settings
+    return Job(
+        str(folder),
+        claim.kind,
+        request.model_dump(),
+        table,
+        schema,
+        model,
+        memory=settings.run_memory,
+        seconds=settings.run_seconds,
+        lease=service.runs.lease_seconds,
+    )
+
+
+def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:
+    """What lists and pages show of a summary. It is small: everything else is read from the files."""
+    shared = {"protected": summary["protected"], "model": summary["model"]["name"], "data": summary["dataset"]}
+    seconds = round(sum(summary["seconds"].values()), 3)
+    return shared | {"seconds": seconds} | FIGURES[kind](summary)
+
+
+def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
+    from evenhand.report.text import headline
+
+    search = summary["search"]
+    copied = ("success_rate", "seeds", "seeds_with_findings", "stopped", "findings_per_second", "model_rows")
+    return {
+        "headline": headline(summary),
+        "method": summary["config"]["method"],
+        "findings": search["findings"]["total"],
+        "generated": search["generated"]["total"],
+        "data_rate": summary["data_rate"].get("all"),
+        **{name: search[name] for name in copied},
+    }
+
+
+def _measure_figures(summary: dict[str, Any]) -> dict[str, Any]:
+    from evenhand.report.text import joined, rate_text
+
+    rates = [
+        {"changed": measured["protected"], "population": rate["name"], "words": rate_text(rate)}
+        | {name: rate[name] for name in ("rate", "interval", "samples", "discriminatory")}
+        for measured in summary["measured"]
+        for rate in measured["populations"]
+    ]
+    first = f"{joined(rates[0]['changed'])}, {rates[0]['population']}: {rates[0]['words']}" if rates else "nothing yet"
+    return {"headline": f"{summary['dataset']['name']}: {first}", "rates": rates, "stopped": summary["stopped"]}
+
+
+def _repair_figures(summary: dict[str, Any]) -> dict[str, Any]:
+    rows = {row["name"]: row for row in summary["rows"]}
+    chosen = summary["chosen"]
+    before, after = rows["original"], rows.get(chosen)
+    kept = ("name", "accuracy", "validation_accuracy", "uniform", "people")
+    words = "no repair meets the conditions" if after is None else f"repaired by {chosen}"
+    return {
+        "headline": f"{summary['dataset']['name']}, {', '.join(summary['protected'])}: {words}",
+        "chosen": chosen,
+        "before": {name: before[name] for name in kept},
+        "after": None if after is None else {name: after[name] for name in kept},
+        "stopped": "completed",
+    }
+
+
+FIGURES = {"audit": _audit_figures, "measure": _measure_figures, "repair": _repair_figures}

@@ -1,0 +1,102 @@
+"""Two audits side by side."""
+
+from typing import Any
+
+from fastapi import Response
+from fastapi.responses import JSONResponse
+
+from evenhand.errors import EvenhandError
+from evenhand.report.text import joined, percent
+from evenhand.service.pages.run_pages import summary_of
+from evenhand.service.pages.view import Asked, View, router
+from evenhand.service.storage.tables import Run
+
+MOST_CHOICES = 200
+
+
+pages = router()
+
+
+@pages.get("/compare")
+def compare(view: Asked, a: str = "", b: str = "") -> Response:
+    """Two audits to choose, and what they have to say."""
+    choices = view.service.runs.newest(view.project, state="done", kind="audit", limit=MOST_CHOICES)
+    errors: dict[str, str] = {"a": "", "b": ""}
+    found = {field: _summary(view, known_as, errors, field) for field, known_as in (("a", a), ("b", b))}
+    if a and a == b:
+        errors["b"] = "Choose another run than the first."
+    rows: list[tuple[str, str, str]] = []
+    one, other = found["a"], found["b"]
+    if one is not None and other is not None and not any(errors.values()):
+        rows = _rows(one[1], other[1])
+    return view.page(
+        "compare", section="/compare", status=400 if any(errors.values()) else 200, choices=choices,
+        first=a, second=b, errors=errors, rows=rows, both=[one[0], other[0]] if rows and one and other else [],
+        differs=_differs(one[1], other[1]) if rows and one and other else "",
+    )  # fmt: skip
+
+
+@pages.get("/compare.json")
+def compare_chart(view: Asked, a: str = "", b: str = "") -> Response:
+    """The shares of people affected, as a chart."""
+    groups = []
+    for name, known_as in (("first", a), ("second", b)):
+        found = _summary(view, known_as, {}, name)
+        if found is not None:
+            rate = found[1]["data_rate"]["all"]
+            bar = {"name": percent(rate["rate"], 2), "share": rate["rate"], "interval": rate["interval"]}
+            groups.append({"name": f"{name}: {found[0].title}", "bars": [bar]})
+    return JSONResponse({"title": "People in the data who are affected", "groups": groups})
+
+
+def _summary(view: View, known_as: str, errors: dict[str, str], field: str) -> tuple[Run, dict[str, Any]] | None:
+    """An audit and its summary; what is wrong is kept beside its field."""
+    if not known_as:
+        return None
+    try:
+        run = view.run(known_as)
+    except EvenhandError as error:
+        errors[field] = str(error)
+        return None
+    summary = summary_of(view, run)
+    if run.kind != "audit" or summary is None:
+        errors[field] = "Choose an audit that is done."
+        return None
+    return run, summary
+
+
+def _rows(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(name, first, second) for (name, first), (_, second) in zip(_facts(one), _facts(other), strict=True)]
+
+
+def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    search, rate, config = summary["search"], summary["data_rate"]["all"], summary["config"]
+    low, high = rate["interval"]
+    return [
+        ("Data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} rows"),
+        ("Model", summary["model"]["name"]),
+        ("Changed", joined(summary["protected"])),
+        ("People in the data affected", percent(rate["rate"], 2)),
+        ("95% interval", f"{percent(low, 2)} to {percent(high, 2)}"),
+        ("Findings", f"{search['findings']['total']:,}"),
+        ("Unique samples looked at", f"{search['generated']['total']:,}"),
+        ("Findings among these", percent(search["success_rate"])),
+        ("Starts that led to a finding", f"{search['seeds_with_findings']:,} of {search['seeds']:,}"),
+        ("Method", config["method"]),
+        ("Effort", f"{config['seeds']:,} people, {config['steps']:,} steps"),
+        ("Findings per second", f"{search['findings_per_second']:,}"),
+    ]
+
+
+def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
+    """A warning where a difference of figures may not be one of the models."""
+    names = (("dataset", "data"), ("protected", "protected columns"))
+    what = [words for key, words in names if one[key] != other[key]]
+    if any(one["config"][key] != other["config"][key] for key in ("seeds", "steps", "method")):
+        what.append("effort")
+    if not what:
+        return ""
+    return (
+        f"The two runs differ in {joined(what)}, so their numbers of findings do not say which model discriminates "
+        "more. The share of people affected can be compared where the data are the same."
+    )

@@ -1,0 +1,184 @@
+"""Step 3 of a new audit: the model, and how hard to look."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Response
+from starlette.datastructures import FormData, UploadFile
+
+from evenhand.errors import EvenhandError
+from evenhand.report.text import joined
+from evenhand.service.api.asking import create_run
+from evenhand.service.pages.subjects import Subject, subject_of
+from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
+from evenhand.service.pages.words import INPUTS_WORDS, OUTPUT_WORDS
+from evenhand.service.requests import is_id, request_of
+from evenhand.service.storage.tables import ModelFile
+
+SECTION = "/new"
+MOST_LISTED = 20
+NUMBERS = {"seeds": "People to start from", "steps": "Steps around each finding", "minutes": "Minutes"}
+EFFORTS: dict[str, dict[str, Any]] = {
+    "quick": {
+        "name": "A quick look", "about": "100 people to start from, 100 steps around each finding.", "seeds": 100,
+        "steps": 100,
+    },
+    "usual": {
+        "name": "The usual search", "about": "1,000 people, 1,000 steps: the budget of the published method.",
+        "seeds": 1000, "steps": 1000,
+    },
+    "thorough": {
+        "name": "A thorough search", "about": "5,000 people, 2,000 steps: about ten times the usual work.",
+        "seeds": 5000, "steps": 2000,
+    },
+}  # fmt: skip
+
+
+@dataclass
+class Answers:
+    """What the form said, as it said it, so that it can come back with nothing lost."""
+
+    data: str
+    protected: list[str]
+    model: str
+    effort: str = "quick"
+    seeds: str = "1000"
+    steps: str = "1000"
+    minutes: str = ""
+    inputs: str = ""
+    output: str = "auto"
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, form: FormData) -> "Answers":
+        """The answers of a form."""
+        answers = cls(text_of(form, "data"), texts_of(form, "protected"), text_of(form, "model"))
+        for name in ("effort", "seeds", "steps", "minutes", "inputs", "output"):
+            setattr(answers, name, text_of(form, name))
+        return answers
+
+    def number(self, name: str, least: float, most: float, *, whole: bool = True) -> float | None:
+        """A number of the form; an error is kept beside its field."""
+        text = getattr(self, name).replace(",", "").strip()
+        try:
+            value = int(text) if whole else float(text)
+        except ValueError:
+            value = float("nan")
+        if not least <= value <= most:
+            kind = "whole number" if whole else "number"
+            self.errors[name] = f"{NUMBERS[name]}: write a {kind} from {least:,.10g} to {most:,.10g}."
+            return None
+        return value
+
+    def budget(self) -> dict[str, Any]:
+        """How much to search."""
+        found: dict[str, Any] = {}
+        if self.effort in EFFORTS:
+            found = {name: EFFORTS[self.effort][name] for name in ("seeds", "steps")}
+        elif self.effort == "own":
+            found = {"seeds": self.number("seeds", 1, 1_000_000), "steps": self.number("steps", 0, 1_000_000)}
+        else:
+            self.errors["effort"] = "Choose how hard to look."
+        if self.minutes:
+            minutes = self.number("minutes", 0.1, 10_000, whole=False)
+            found["max_seconds"] = None if minutes is None else 60 * minutes
+        return found
+
+
+pages = router()
+
+
+def _model_page(view: View, subject: Subject, answers: Answers) -> Response:
+    """The form with its answers and what is wrong with them."""
+    assert subject.schema is not None
+    titles = {attribute.name: attribute.title for attribute in subject.schema.attributes}
+    return view.page(
+        "new_model", section=SECTION, status=400 if answers.errors else 200, name=subject.name,
+        form=answers, errors=answers.errors, builtin=subject.file is None, efforts=EFFORTS,
+        models=_listed(view, answers.model), limit=view.service.settings.model_limit,
+        protected_words=joined([titles.get(name, name) for name in answers.protected]),
+        inputs_words=INPUTS_WORDS, output_words=OUTPUT_WORDS,
+    )  # fmt: skip
+
+
+@pages.get("/new/model")
+def choose_model(view: Asked, data: str = "", model: str = "") -> Response:
+    """The form of step 3."""
+    subject = subject_of(view.service, data, view.project)
+    protected = view.request.query_params.getlist("protected")
+    if subject.schema is None or not protected:
+        return see(link("/new/columns", data=subject.known_as))
+    first = model if is_id(model) else "builtin" if subject.file is None else "upload"
+    return _model_page(view, subject, Answers(data, protected, first))
+
+
+@pages.post("/new/model")
+def begin(view: Asked, form: Form) -> Response:
+    """Start the audit, or show the form again."""
+    project, answers = view.project, Answers.of(form)
+    subject = subject_of(view.service, answers.data, project)
+    if subject.schema is None:
+        return see(link("/new/columns", data=subject.known_as))
+    model = _model(view, project, answers, files_of(form, "file"), built_in=subject.file is None)
+    budget = answers.budget()
+    if answers.errors:
+        return _model_page(view, subject, answers)
+    config = {
+        "dataset": subject.known_as, "model": None if model is None else model.id, "protected": answers.protected,
+        "inputs": answers.inputs or None, "output": answers.output or "auto", **budget,
+    }  # fmt: skip
+    try:
+        run = create_run(view.asked, "audit", request_of("audit", config))
+    except EvenhandError as error:
+        answers.errors[""] = str(error)
+        return _model_page(view, subject, answers)
+    return see(f"/runs/{run.id}")
+
+
+def _listed(view: View, chosen: str) -> list[ModelFile]:
+    """The newest models, and the chosen one where it is older."""
+    found = view.service.assets.models(view.project, limit=MOST_LISTED)
+    if is_id(chosen) and chosen not in [model.id for model in found]:
+        found.append(view.service.assets.model(chosen, view.project))
+    return found
+
+
+def _model(view: View, project: str, answers: Answers, files: list[UploadFile], *, built_in: bool) -> ModelFile | None:
+    """The model that was chosen; one that is uploaded is kept and chosen, even where another answer is wrong."""
+    if answers.model == "builtin" and built_in:
+        return None
+    if answers.model == "upload":
+        return _uploaded(view, project, answers, files)
+    if not is_id(answers.model):
+        answers.errors["model"] = "Choose a model."
+        return None
+    try:
+        return view.service.assets.model(answers.model, project)
+    except EvenhandError as error:
+        answers.errors["model"] = str(error)
+        answers.model = "upload"
+        return None
+
+
+def _uploaded(view: View, project: str, answers: Answers, files: list[UploadFile]) -> ModelFile | None:
+    descriptions = [file for file in files if (file.filename or "").lower().endswith(".json")]
+    models = [file for file in files if file not in descriptions]
+    if len(models) != 1 or len(descriptions) > 1:
+        answers.errors["file"] = (
+            "Choose the .safetensors file together with its .json." if descriptions else "Choose the model’s file."
+        )
+        return None
+    name = models[0].filename or ""
+    if name.lower().endswith(".safetensors") and not descriptions:
+        answers.errors["file"] = "Choose the .json that evenhand wrote beside this .safetensors file too."
+        return None
+    try:
+        model = view.service.assets.add_model(
+            project, name, models[0].file, name, view.service.settings.model_limit,
+            descriptions[0].file.read() if descriptions else None,
+        )  # fmt: skip
+    except EvenhandError as error:
+        answers.errors["file"] = str(error)
+        return None
+    answers.model = model.id
+    return model

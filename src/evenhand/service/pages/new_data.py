@@ -1,0 +1,166 @@
+"""Steps 1 and 2 of a new audit: the data, and what its columns mean."""
+
+import re
+from typing import Any
+
+from fastapi import Response
+
+from evenhand.errors import EvenhandError
+from evenhand.service.api.table_tasks import ask
+from evenhand.service.pages.preview import Preview, preview_of
+from evenhand.service.pages.schema_form import attribute_row, schema_of, set_aside, with_choices, with_title
+from evenhand.service.pages.subjects import Subject, subject_of
+from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
+from evenhand.service.pages.words import builtin_titles
+from evenhand.service.storage.tables import DataFile
+
+SECTION = "/new"
+MOST_LISTED = 20
+
+pages = router()
+
+
+def _data_page(view: View, errors: dict[str, str] | None = None, name: str = "") -> Response:
+    """The form of step 1."""
+    found = view.service.assets.datasets(view.project, limit=MOST_LISTED + 1)
+    return view.page(
+        "new_data", section=SECTION, status=400 if errors else 200, errors=errors or {}, name=name,
+        limit=view.service.settings.upload_limit, builtin=builtin_titles(), datasets=found[:MOST_LISTED],
+        more=len(found) > MOST_LISTED,
+    )  # fmt: skip
+
+
+@pages.get("/new")
+def choose_data(view: Asked) -> Response:
+    """Which data."""
+    return _data_page(view)
+
+
+@pages.post("/new/data")
+def upload(view: Asked, form: Form) -> Response:
+    """Keep a table."""
+    files, name = files_of(form, "file"), text_of(form, "name")
+    if not files:
+        return _data_page(view, {"file": "Choose a file first."}, name)
+    filename = files[0].filename or ""
+    try:
+        kept = view.service.assets.add_dataset(
+            view.project, name or filename, files[0].file, filename, view.service.settings.upload_limit
+        )
+    except EvenhandError as error:
+        return _data_page(view, {"file": str(error)}, name)
+    return see(link("/new/columns", data=kept.id))
+
+
+def _label_page(view: View, file: DataFile, errors: dict[str, str], chosen: str = "") -> Response:
+    """The form that asks for the decision's column."""
+    try:
+        preview = preview_of(view.service.settings, view.service.assets.dataset_path(file))
+    except EvenhandError as error:
+        preview, errors = Preview([], []), errors | {"": str(error)}
+    return view.page(
+        "new_label", section=SECTION, status=400 if errors else 200, data=file, preview=preview,
+        errors=errors, chosen=chosen,
+    )  # fmt: skip
+
+
+def _columns_page(view: View, subject: Subject, protected: list[str], errors: dict[str, str], **kept: Any) -> Response:
+    """The form of step 2; `kept` is what stood in it before."""
+    assert subject.schema is not None
+    preview = None if subject.file is None else _preview(view, subject.file)
+    text = "" if subject.file is None else subject.file.schema_text or ""
+    label = subject.schema.label
+    guessed = "GUESSED BY THEIR NAMES" in text and "protected" not in view.request.query_params
+    values = {"favourable": label.values[label.favourable_code], "text": text, "guessed": guessed}
+    return view.page(
+        "new_columns", section=SECTION, status=400 if errors else 200, data=subject.known_as,
+        name=subject.name, uploaded=subject.file is not None, preview=preview, label=label, errors=errors,
+        attributes=[attribute_row(attribute) for attribute in subject.schema.attributes], protected=protected,
+        set_aside=set_aside(text, subject.schema, preview.all_columns) if preview else [], **(values | kept),
+    )  # fmt: skip
+
+
+@pages.get("/new/columns")
+def columns(view: Asked, data: str = "", again: bool = False) -> Response:
+    """What the columns mean, as far as it is known."""
+    subject = subject_of(view.service, data, view.project)
+    if subject.schema is None or (again and subject.file is not None):
+        assert subject.file is not None
+        return _label_page(view, subject.file, {}, subject.schema.label.column if subject.schema else "")
+    ticked = view.request.query_params.getlist("protected") or subject.schema.protected
+    return _columns_page(view, subject, ticked, {})
+
+
+@pages.post("/new/columns/label")
+def choose_label(view: Asked, form: Form) -> Response:
+    """Infer a schema from the table and its decision."""
+    project = view.project
+    subject = subject_of(view.service, text_of(form, "data"), project)
+    label = str(form.get("label") or "")  # as it is: a column's name may begin or end with a space
+    if (file := subject.file) is None:
+        return see(link("/new/columns", data=subject.known_as))
+    if not label:
+        return _label_page(view, file, {"label": "Choose the column with the decision."})
+    path = view.service.assets.dataset_path(file)
+    try:
+        inferred = ask(view.service.settings, "infer", path, label=label, name=_short(file.name))
+        view.service.assets.set_schema(file.id, with_title(inferred["text"], file.name), project)
+    except EvenhandError as error:
+        return _label_page(view, file, {"label": str(error)}, label)
+    return see(link("/new/columns", data=file.id))
+
+
+@pages.post("/new/columns/text")
+def save_text(view: Asked, form: Form) -> Response:
+    """Keep a schema that was corrected as text, if it fits the table."""
+    project = view.project
+    subject = subject_of(view.service, text_of(form, "data"), project)
+    # Browsers send line ends as CR LF, whatever was there before.
+    text = str(form.get("text") or "").replace("\r\n", "\n")
+    try:
+        if subject.file is not None:
+            schema_of(text)
+            ask(view.service.settings, "check", view.service.assets.dataset_path(subject.file), text=text)
+            view.service.assets.set_schema(subject.known_as, text, project)
+    except EvenhandError as error:
+        if subject.schema is None:
+            raise
+        return _columns_page(view, subject, subject.schema.protected, {"text": str(error)}, text=text)
+    return see(link("/new/columns", data=subject.known_as))
+
+
+@pages.post("/new/columns")
+def choose_protected(view: Asked, form: Form) -> Response:
+    """Keep the ticks and go on to the model."""
+    project = view.project
+    subject = subject_of(view.service, text_of(form, "data"), project)
+    protected, favourable = texts_of(form, "protected"), text_of(form, "favourable")
+    if subject.schema is None:
+        return see(link("/new/columns", data=subject.known_as))
+    label = subject.schema.label
+    chosen = favourable or label.values[label.favourable_code]
+    if not protected:
+        return _columns_page(
+            view, subject, [], {"protected": "Tick at least one column."}, favourable=chosen, guessed=False
+        )
+    try:
+        subject.schema.protected_indices(protected)
+        if subject.file is not None:
+            text = with_choices(subject.file.schema_text or "", protected, favourable or None)
+            view.service.assets.set_schema(subject.known_as, text, project)
+    except EvenhandError as error:
+        return _columns_page(view, subject, protected, {"protected": str(error)}, favourable=chosen)
+    return see(link("/new/model", data=subject.known_as, protected=protected))
+
+
+def _short(name: str) -> str:
+    """A data set's name as a plain word, for its schema: that of the file without its ending."""
+    return re.sub(r"[^\w-]+", " ", name.partition(".")[0]).strip() or "table"
+
+
+def _preview(view: View, file: DataFile) -> Preview | None:
+    """The first rows, where they can be read: the page is of use without them."""
+    try:
+        return preview_of(view.service.settings, view.service.assets.dataset_path(file))
+    except EvenhandError:
+        return None

@@ -1,0 +1,99 @@
+"""Asking for a repaired model, from an audit that is done."""
+
+from dataclasses import dataclass
+
+from fastapi import Response
+
+from evenhand.errors import EvenhandError
+from evenhand.report.text import joined
+from evenhand.service.api.asking import create_run
+from evenhand.service.api.errors import ApiError
+from evenhand.service.pages.view import Asked, Form, View, router, see, text_of
+from evenhand.service.requests import request_of
+from evenhand.service.storage.tables import Run
+
+
+@dataclass(frozen=True)
+class Way:
+    """A repair in the words of its page."""
+
+    value: str
+    name: str
+    about: str
+
+
+WAYS = (
+    Way(
+        "average", "Average over the protected values",
+        "Fastest; nothing is trained. The model is asked about all protected values, and the mean of its scores "
+        "decides, so they cannot change the decision.",
+    ),
+    Way(
+        "blind", "Train a new network that never reads them",
+        "The protected columns are held at one value, in training and in use.",
+    ),
+    Way(
+        "augment", "Train a new network with the findings added",
+        "Both of each pair get the same decision. Takes longer; reduces differences, but does not rule them out.",
+    ),
+    Way(
+        "pairing", "Train a new network with a penalty on differences",
+        "Scores of people who differ in protected values only are pulled together.",
+    ),
+    Way(
+        "certified", "Train a new network on bounds",
+        "Slowest. For many people it can be proved that no protected value changes the decision.",
+    ),
+    Way("all", "Try everything and keep the best", "All of the above, several strengths; this may take very long."),
+)  # fmt: skip
+
+
+pages = router()
+
+
+def _repair_page(view: View, run: Run, form: dict[str, str], errors: dict[str, str]) -> Response:
+    """The form with its answers."""
+    return view.page(
+        "repair", section="/runs", status=400 if errors else 200, run=run, ways=WAYS, form=form,
+        errors=errors, protected_words=joined(_protected(run)),
+    )  # fmt: skip
+
+
+@pages.get("/runs/{run_id}/repair")
+def choose(view: Asked, run_id: str) -> Response:
+    """How to repair."""
+    return _repair_page(view, _audit(view, run_id), {"by": "average", "repeats": "5"}, {})
+
+
+@pages.post("/runs/{run_id}/repair")
+def begin(view: Asked, form: Form, run_id: str) -> Response:
+    """Start the repair, or show the form again."""
+    run = _audit(view, run_id)
+    answers = {"by": text_of(form, "by"), "repeats": text_of(form, "repeats")}
+    errors = {}
+    if answers["by"] not in [way.value for way in WAYS]:
+        errors["by"] = "Choose how to repair."
+    if not answers["repeats"].isdecimal() or not 1 <= int(answers["repeats"]) <= 50:
+        errors["repeats"] = "Write a whole number from 1 to 50."
+    if errors:
+        return _repair_page(view, run, answers, errors)
+    kept = ("dataset", "model", "inputs", "output", "seed")
+    shared = {name: run.config[name] for name in kept if run.config.get(name) is not None}
+    config = shared | {"protected": _protected(run), "by": [answers["by"]], "repeats": int(answers["repeats"])}
+    try:
+        made = create_run(view.asked, "repair", request_of("repair", config), parent=run.id)
+    except EvenhandError as error:
+        return _repair_page(view, run, answers, {"": str(error)})
+    return see(f"/runs/{made.id}")
+
+
+def _audit(view: View, run_id: str) -> Run:
+    run = view.run(run_id)
+    if run.kind != "audit" or run.state != "done":
+        raise ApiError("conflict", "A repair begins from an audit that is done.")
+    return run
+
+
+def _protected(run: Run) -> list[str]:
+    """What the audit changed; where it was left to the schema, what it said then."""
+    return list((run.result or {}).get("protected") or run.config.get("protected") or ["the protected columns"])

@@ -1,0 +1,103 @@
+// A run's page while it goes: reads the stream of events and writes what it says into the page.
+"use strict";
+
+(() => {
+  const live = document.getElementById("live");
+  const at = (id) => document.getElementById(id);
+  const phases = JSON.parse(live.dataset.phases);
+  const states = JSON.parse(live.dataset.states);
+  const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+  const made = (name, kind, text) => {
+    const element = document.createElement(name);
+    if (kind) element.className = kind;
+    if (text !== undefined) element.textContent = text;
+    return element;
+  };
+  const duration = (seconds) => {
+    const all = Math.max(0, Math.round(seconds));
+    if (all < 60) return `${all} s`;
+    if (all < 3600) return `${Math.floor(all / 60)} min ${all % 60} s`;
+    return `${Math.floor(all / 3600)} h ${Math.floor((all % 3600) / 60)} min`;
+  };
+  const percent = (share) => `${(100 * share).toFixed(1)}%`;
+  let state = live.dataset.state, phase = "";
+
+  const showCurve = (growth) => {
+    if (!at("curve") || growth.length < 2) return;
+    const points = growth[0][0] > 0 ? [[0, 0], ...growth] : growth;
+    const chart = { title: "Findings over seconds of searching", across: "seconds", lines: [{ name: "findings", points }] };
+    at("live-chart").replaceChildren(window.evenhandCharts.lines(chart));
+    at("curve-rows").replaceChildren(
+      ...growth.map(([seconds, findings]) => {
+        const row = made("tr");
+        row.append(made("td", "number", seconds.toFixed(1)), made("td", "number", whole.format(findings)));
+        return row;
+      }),
+    );
+    at("curve").hidden = false;
+  };
+
+  const showProgress = (run) => {
+    if (run.state !== state) {
+      // Buttons and words differ from state to state; the server has them all.
+      if (run.state === "cancelling" || state === "cancelling") return location.reload();
+      state = run.state;
+      const badge = document.querySelector(`h1 [data-run-state="${run.id}"]`);
+      badge.textContent = states[state];
+      badge.className = `state ${state}`;
+    }
+    const waits = state === "queued" || state === "interrupted";
+    at("waiting").hidden = !waits;
+    at("going").hidden = waits;
+    const progress = run.progress || {};
+    if (progress.phase === undefined) return;
+    const words = phases[progress.phase] || progress.phase.charAt(0).toUpperCase() + progress.phase.slice(1);
+    if (words !== phase) at("status").textContent = words; // said aloud once, not with every number
+    phase = words;
+    at("phase").textContent = words;
+    if (progress.total) at("bar").value = Math.min(1, progress.done / progress.total);
+    at("left").textContent = typeof progress.left === "number" ? `About ${duration(progress.left)} left in this phase` : "";
+    at("seconds").textContent = duration(progress.seconds || 0);
+    if (at("findings") && progress.findings !== undefined) {
+      at("findings").textContent = whole.format(progress.findings);
+      const speed = progress.findings && progress.seconds ? progress.findings / progress.seconds : 0;
+      at("speed").textContent = speed ? whole.format(speed) : "–";
+    }
+    showCurve(progress.growth || []);
+  };
+
+  const side = (one, scoreOf) => {
+    const box = made("div", "side");
+    const values = made("p");
+    one.protected.forEach(([value, differs], place) => {
+      if (place) values.append(", ");
+      values.append(differs ? made("mark", "", value) : value);
+    });
+    const score = `model’s score for ‘${scoreOf}’: ${percent(one.score)}`;
+    box.append(made("p", "small", one.role), values, made("p", "decision", one.label), made("p", "small", score));
+    return box;
+  };
+
+  const showPair = (pair) => {
+    const examples = at("examples");
+    if (!examples) return;
+    const card = made("li", "card"), sides = made("div", "sides");
+    sides.append(...pair.sides.map((one) => side(one, pair.score_of)));
+    card.append(made("h3", "", `Pair ${examples.children.length + 1}`), made("p", "", pair.description), sides);
+    if (pair.origin) card.append(made("p", "small", pair.origin));
+    examples.append(card);
+    at("no-examples").hidden = true;
+  };
+
+  const data = (event) => JSON.parse(event.data);
+  const stream = new EventSource(`/api/v1/runs/${live.dataset.run}/events/stream?after=${live.dataset.last}`);
+  stream.addEventListener("progress", (event) => showProgress(data(event)));
+  stream.addEventListener("pair", (event) => showPair(data(event).data));
+  stream.addEventListener("started", () => at("examples") && at("examples").replaceChildren()); // it begins anew
+  stream.addEventListener("end", () => {
+    stream.close();
+    location.reload();
+  });
+  window.addEventListener("pagehide", () => stream.close());
+  showCurve(JSON.parse(live.dataset.growth));
+})();

@@ -1,0 +1,126 @@
+"""The words that pages have for states, times, sizes and progress."""
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from evenhand.data.dataset import builtin_names, load_schema
+from evenhand.report.text import counted, joined, percent
+from evenhand.service.storage.tables import Run
+from evenhand.service.storage.uploads import size_text
+
+STATE_WORDS = {
+    "queued": "waiting",
+    "running": "running",
+    "cancelling": "stopping",
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "interrupted": "waiting again",
+}
+PHASE_WORDS = {
+    "data": "Checking the people in the data",
+    "global": "Looking for first pairs, starting from people in the data",
+    "local": "Looking around each pair that was found",
+}
+FILE_WORDS = {
+    "report.html": "The report",
+    "findings.parquet": "All pairs",
+    "summary.json": "The figures",
+    "model.safetensors": "The repaired model",
+    "model.json": "Description of the repaired model",
+}
+INPUTS_WORDS = (
+    ("", "as its file says"),
+    ("codes", "the codes of the schema"),
+    ("values", "the values as they are"),
+    ("onehot", "one column for each value (one-hot)"),
+    ("standard", "numbers with mean 0 and spread 1"),
+)
+OUTPUT_WORDS = (
+    ("auto", "find out by itself"),
+    ("logits", "scores without a limit (logits)"),
+    ("probabilities", "probabilities"),
+)
+
+
+def moment(at: datetime) -> str:
+    """16 Nov 2026, 05:05 UTC."""
+    at = at.astimezone(UTC)
+    return f"{at.day} {at:%b %Y, %H:%M} UTC"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 8 s, 2 min 5 s, 1 h 3 min."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def outcome(run: Run) -> str:
+    """A run's result in a few words, for lists."""
+    if run.state == "failed":
+        return (run.error or "").splitlines()[0][:120] if run.error else ""
+    if run.state != "done" or not run.result:
+        return ""
+    if run.kind == "audit":
+        return counted(int(run.result["findings"]), "finding")
+    if run.kind == "repair":
+        return f"kept: {run.result['chosen']}" if run.result["chosen"] else "no repair was kept"
+    return str(run.result["headline"])[:160]
+
+
+def progress_words(run: Run) -> dict[str, Any]:
+    """Where a run stands, as its page says it."""
+    progress = run.progress or {}
+    done, total = float(progress.get("done") or 0), float(progress.get("total") or 0)
+    seconds, findings = float(progress.get("seconds") or 0), int(progress.get("findings") or 0)
+    phase, left = str(progress.get("phase") or ""), progress.get("left")
+    return {
+        "words": PHASE_WORDS.get(phase, phase.capitalize() or "Starting"),
+        "share": min(done / total, 1.0) if total else None,
+        "left": "" if left is None else f"About {duration(float(left))} left in this phase",
+        "findings": findings,
+        "speed": f"{findings / seconds:,.0f}" if findings and seconds else "–",
+        "seconds": duration(seconds),
+    }
+
+
+def asked(run: Run, data: str, model: str) -> list[tuple[str, str]]:
+    """What a run was asked to do, as names and values."""
+    config = run.config
+    facts = [
+        ("Data", data),
+        ("Model", model),
+        ("Protected", joined(config.get("protected") or ["what the schema marks"])),
+    ]
+    names = (
+        ("by", "Repair by"), ("method", "Method"), ("seeds", "People to start from"),
+        ("steps", "Steps around each finding"), ("repeats", "Networks trained"), ("max_seconds", "Time limit"),
+        ("inputs", "Model reads"), ("output", "Model answers"), ("seed", "Seed"),
+    )  # fmt: skip
+    for key, name in names:
+        value = config.get(key)
+        if value is not None:
+            facts.append((name, _shown(key, value)))
+    return facts
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == "max_seconds":
+        return duration(float(value))
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+@cache
+def builtin_titles() -> list[dict[str, str]]:
+    """The data sets that come with the package, by name and title."""
+    return [{"name": name, "title": load_schema(name).title} for name in builtin_names()]
+
+
+FILTERS = {"percent": percent, "counted": counted, "size": size_text, "moment": moment, "outcome": outcome}

@@ -1,0 +1,114 @@
+"""One database, SQLite or PostgreSQL, with transactions that read and transactions that write."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, create_engine, event, func, select, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.orm import Session
+
+from evenhand.errors import EvenhandError
+
+BUSY_SECONDS = 30  # how long SQLite waits for another writer
+CONNECT_SECONDS = 10
+KINDS = ("sqlite", "postgresql")
+GONE = (OperationalError, InterfaceError)  # what is raised while the database cannot be reached: try again later
+
+
+class Database:
+    """Opens sessions. `writing` holds SQLite's write lock from its beginning, so that a read before a write is safe."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self.url = make_url(url)
+            if self.url.get_backend_name() not in KINDS:
+                raise ArgumentError(f"{self.url.get_backend_name()} is not one of {', '.join(KINDS)}")
+            patience = {"connect_timeout": CONNECT_SECONDS} if self.url.get_backend_name() == "postgresql" else {}
+            self.engine = create_engine(self.url, pool_pre_ping=True, connect_args=patience)
+        except ModuleNotFoundError as error:
+            raise EvenhandError(
+                f'PostgreSQL needs {error.name}, which is not installed. Run `pip install "evenhand[postgres]"`.'
+            ) from error
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise EvenhandError(
+                f"The database '{url.partition('@')[2] or url}' cannot be used: {error}. Write "
+                "sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME."
+            ) from error
+        self.is_sqlite = self.engine.dialect.name == "sqlite"
+        if self.is_sqlite:
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
+        self._writing = self.engine.execution_options(evenhand_writes=True)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session that sees one state of the database and changes nothing."""
+        with Session(self.engine, expire_on_commit=False) as session:
+            yield session  # closed, not rolled back: a rollback would empty the objects that were read
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """A session whose changes are kept together, or not at all where the block fails."""
+        with Session(self._writing, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def begin_writing(self) -> Iterator[Connection]:
+        """The same as a plain connection."""
+        with self._writing.begin() as connection:
+            yield connection
+
+    def now(self, session: Session) -> datetime:
+        """The database's own clock where it has one, since the clocks of several workers differ."""
+        if self.is_sqlite:
+            return datetime.now(UTC)
+        moment = session.scalar(select(func.clock_timestamp()))
+        assert isinstance(moment, datetime)
+        return moment.astimezone(UTC)
+
+    def answers(self) -> bool:
+        """Whether the database can be asked at all."""
+        try:
+            with self.engine.connect() as connection:
+                connection.execute(text("select 1"))
+        except Exception:
+            return False
+        return True
+
+    def check_answers(self) -> None:
+        """Say what is wrong where the database cannot be asked."""
+        try:
+            with self.engine.connect() as connection:
+                connection.execute(text("select 1"))
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+            shown = self.url.render_as_string(hide_password=True)
+            raise EvenhandError(
+                f"The database {shown} does not answer: {reason}. Start it or correct --database."
+            ) from error
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self.engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:  # noqa: ARG001 - SQLAlchemy hands both over
+    """Write-ahead log, so that readers and a writer do not wait for each other; foreign keys; begin by ourselves."""
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    for pragma in (
+        f"busy_timeout={BUSY_SECONDS * 1000}",  # first: another process may be opening the same new file
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("evenhand_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

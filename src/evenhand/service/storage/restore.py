@@ -1,0 +1,111 @@
+"""A service from its copy: into an empty folder and an empty database, of whichever kind."""
+
+import hashlib
+import re
+import shutil
+import tarfile
+import uuid
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, func, select, update
+
+from evenhand.errors import EvenhandError
+from evenhand.files import cannot_write, read_json
+from evenhand.service.storage.backup import FORMAT, SUMMARY
+from evenhand.service.storage.database import Database
+from evenhand.service.storage.home import ID, TABLES, Home
+from evenhand.service.storage.rows import put_lines, tables_of
+from evenhand.service.storage.upgrade import known_revisions, revision, upgrade
+
+MEMBER = re.compile(rf"{re.escape(SUMMARY)}|tables/[a-z_]+\.jsonl|files/(?:{'|'.join(TABLES)})/{ID.pattern}/.+")
+PIECE = 1 << 20
+
+
+def restore(database: Database, home: Home, path: Path) -> dict[str, Any]:
+    """Bring back what `backup` wrote, and the tables up to date; returns what was in it."""
+    _check_empty(database)
+    staging = home.uploads / uuid.uuid4().hex
+    try:
+        summary = _unpacked(path, staging)
+        if revision(database) is None:
+            upgrade(database, to=summary["revision"])
+        elif revision(database) != summary["revision"]:
+            raise EvenhandError(
+                f"The copy has tables of the version {summary['revision']}, the database of {revision(database)}. "
+                "Restore into a database without tables."
+            )
+        with database.begin_writing() as connection:
+            _put_rows(connection, staging)
+            _put_folders(connection, home, staging)
+    except OSError as error:
+        raise cannot_write(home.path, error) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    upgrade(database)
+    return summary
+
+
+def _check_empty(database: Database) -> None:
+    """Two services cannot be mixed, and nothing is ever overwritten."""
+    with database.engine.connect() as connection:
+        tables = [table for table in tables_of(connection) if table.name in TABLES]
+        if any(connection.scalar(select(func.count()).select_from(table)) for table in tables):
+            raise EvenhandError(
+                "There are runs, data sets or models already, which a copy must not overwrite. Restore into a new "
+                "folder (--home) and an empty database (--database)."
+            )
+
+
+def _unpacked(path: Path, staging: Path) -> dict[str, Any]:
+    """The archive's files in a folder, each checked; returns the archive's summary."""
+    try:
+        with tarfile.open(path) as archive:
+            strange = [entry.name for entry in archive if not (entry.isfile() and MEMBER.fullmatch(entry.name))]
+            if strange:
+                raise EvenhandError(f"{path} is no copy that evenhand made: it holds '{strange[0][:80]}'.")
+            archive.extractall(staging, filter="data")
+    except OSError as error:
+        raise EvenhandError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except tarfile.TarError as error:
+        raise EvenhandError(f"{path} is damaged, or no .tar file: {error}.") from error
+    if not (staging / SUMMARY).is_file():
+        raise EvenhandError(f"{path} is no copy that evenhand made, or it is cut off: it has no {SUMMARY}.")
+    summary = read_json(staging / SUMMARY)
+    if summary.get("format") != FORMAT or summary.get("revision") not in known_revisions():
+        raise EvenhandError(f"{path} was made by a newer evenhand. Install that one to restore it.")
+    for name, checksum in summary["files"].items():
+        if not (staging / name).is_file() or file_sha256(staging / name) != checksum:
+            raise EvenhandError(f"{path} is damaged: {name} is not what was written. Use another copy.")
+    return summary
+
+
+def _put_rows(connection: Connection, staging: Path) -> None:
+    for table in tables_of(connection):
+        connection.execute(table.delete())  # the default project, which is in the copy too
+    for table in tables_of(connection):
+        source = staging / "tables" / f"{table.name}.jsonl"
+        with source.open(encoding="utf-8") as lines:
+            put_lines(connection, table, lines)
+        if table.name == "runs":  # nobody works on them any more
+            held = table.c.state.in_(("running", "cancelling"))
+            values = {"state": "interrupted", "worker": None, "lease_until": None}
+            connection.execute(update(table).where(held).values(values))
+
+
+def _put_folders(connection: Connection, home: Home, staging: Path) -> None:
+    """The folders of what there is; what was deleted while the copy was made may have left some files in it."""
+    for table in tables_of(connection):
+        source = staging / "files" / table.name
+        for known_as in connection.scalars(select(table.c.id)) if source.is_dir() else ():
+            if (source / known_as).is_dir():
+                (source / known_as).rename(home.path / table.name / known_as)
+
+
+def file_sha256(path: Path) -> str:
+    """A file's checksum."""
+    found = hashlib.sha256()
+    with path.open("rb") as stream:
+        while piece := stream.read(PIECE):
+            found.update(piece)
+    return found.hexdigest()

@@ -1,0 +1,226 @@
+"""Runs in the database: made, claimed with a lease, kept alive, ended once, listed, cancelled, deleted."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from sqlalchemy import and_, delete, or_, select, tuple_
+from sqlalchemy.orm import Session
+
+from evenhand.errors import EvenhandError
+from evenhand.service.storage.database import Database
+from evenhand.service.storage.tables import Event, Run
+
+State = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]
+STATES: tuple[State, ...] = ("queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted")
+OVER = ("done", "failed", "cancelled")  # a run ends in one of these, once
+MOST_ATTEMPTS = 5  # a run that has killed so many workers is the cause of it
+LEASE_SECONDS = 30.0
+
+
+class LeaseLost(Exception):  # noqa: N818 - not an error but the news that another worker has the run
+    """The run belongs to another worker now; what this one still does to it must not count."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that a worker holds: nobody else does, until the lease ends."""
+
+    run: str
+    kind: str
+    project: str
+    config: dict[str, Any]
+    lease: int
+    attempt: int
+
+
+class Runs:
+    """The runs of a database."""
+
+    def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.database = database
+        self.lease_seconds = lease_seconds
+
+    def create(self, project: str, kind: str, title: str, config: dict[str, Any], parent: str | None = None) -> Run:
+        """A new run, which waits for a worker."""
+        with self.database.writing() as session:
+            now = self.database.now(session)
+            run = Run(
+                id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, parent=parent,
+                state="queued", cancel=False, progress={}, attempts=0, created=now, lease=0,
+            )  # fmt: skip
+            session.add(run)
+            session.flush()
+            self._note(session, run.id, now, "queued", {})
+        return run
+
+    def claim(self, worker: str) -> Claim | None:
+        """The oldest run that waits, or whose worker has not been heard of for the length of a lease; None: none."""
+        found: Claim | bool = True
+        while found is True:  # a run that only had to be ended is no claim; look at the next one
+            found = self._claim(worker)
+        return found or None
+
+    def _claim(self, worker: str) -> Claim | bool:
+        """A claim, or whether there may be another one to look at."""
+        with self.database.writing() as session:
+            now = self.database.now(session)
+            waits = Run.state.in_(("queued", "interrupted"))
+            orphaned = and_(Run.state.in_(("running", "cancelling")), Run.lease_until < now)
+            oldest = select(Run).where(or_(waits, orphaned)).order_by(Run.created, Run.id).limit(1)
+            run = session.scalar(oldest.with_for_update(skip_locked=True))
+            if run is None:
+                return False
+            if run.cancel:
+                self._end(session, run, now, "cancelled", None, None)
+                return True
+            if run.attempts >= MOST_ATTEMPTS:
+                words = f"Its worker ended without a word {run.attempts} times. The model may take too much memory."
+                self._end(session, run, now, "failed", None, words)
+                return True
+            run.state, run.worker, run.lease, run.attempts = "running", worker, run.lease + 1, run.attempts + 1
+            run.lease_until = now + timedelta(seconds=self.lease_seconds)
+            run.started = run.started or now
+            self._note(session, run.id, now, "started", {"worker": worker, "attempt": run.attempts})
+            return Claim(run.id, run.kind, run.project, run.config, run.lease, run.attempts)
+
+    def beat(self, claim: Claim, progress: dict[str, Any] | None = None) -> bool:
+        """Say that the worker is alive, and how far it is; returns whether somebody wishes that the run ends."""
+        with self.database.writing() as session:
+            run = self._held(session, claim)
+            run.lease_until = self.database.now(session) + timedelta(seconds=self.lease_seconds)
+            if progress is not None:
+                run.progress = progress
+            return run.cancel
+
+    def tell(self, claim: Claim, kind: str, data: dict[str, Any]) -> None:
+        """Add an event to a run that the worker holds."""
+        with self.database.writing() as session:
+            self._held(session, claim)
+            self._note(session, claim.run, self.database.now(session), kind, data)
+
+    def finish(
+        self,
+        claim: Claim,
+        state: Literal["done", "failed", "cancelled"],
+        result: dict[str, Any] | None = None,
+        error: str | None = None,
+    ) -> None:
+        """End a run; only the worker that holds it can."""
+        with self.database.writing() as session:
+            run = self._held(session, claim)
+            self._end(session, run, self.database.now(session), state, result, error)
+
+    def give_up(self, claim: Claim) -> None:
+        """Hand a run back unfinished, so that another worker takes it up: this one is told to stop."""
+        with self.database.writing() as session:
+            run, now = self._held(session, claim), self.database.now(session)
+            run.attempts -= 1  # it was no fault of the run
+            if run.cancel:
+                self._end(session, run, now, "cancelled", None, None)
+                return
+            run.state, run.worker, run.lease_until = "interrupted", None, None
+            self._note(session, run.id, now, "interrupted", {})
+
+    def cancel(self, run_id: str, project: str | None = None) -> Run:
+        """Wish that a run ends: at once where it waits, soon where it runs, and nothing where it is over."""
+        with self.database.writing() as session:
+            run, now = self._locked(session, run_id, project), self.database.now(session)
+            if run.state in OVER:
+                return run
+            run.cancel = True
+            if run.state in ("queued", "interrupted"):
+                self._end(session, run, now, "cancelled", None, None)
+            elif run.state == "running":
+                run.state = "cancelling"
+                self._note(session, run.id, now, "cancelling", {})
+            return run
+
+    def resume(self, run_id: str, project: str | None = None) -> Run:
+        """Let a run that failed or was cancelled wait for a worker again."""
+        with self.database.writing() as session:
+            run, now = self._locked(session, run_id, project), self.database.now(session)
+            if run.state not in ("failed", "cancelled"):
+                raise EvenhandError(
+                    f"The run {run_id} is {run.state}; only one that failed or was cancelled goes on again."
+                )
+            run.state, run.cancel, run.attempts, run.progress = "queued", False, 0, {}
+            run.result = run.error = run.started = run.finished = None
+            self._note(session, run.id, now, "queued", {"again": True})
+            return run
+
+    def delete(self, run_id: str, project: str | None = None) -> Run:
+        """Remove a run and its events from the database. Its folder is for the caller to remove afterwards."""
+        with self.database.writing() as session:
+            run = self._locked(session, run_id, project)
+            if run.state in ("running", "cancelling"):
+                raise EvenhandError(f"The run {run_id} is {run.state}. Cancel it first, and wait until it has ended.")
+            session.execute(delete(Event).where(Event.run == run_id))
+            session.delete(run)
+            return run
+
+    def get(self, run_id: str, project: str | None = None) -> Run:
+        """One run."""
+        with self.database.reading() as session:
+            run = session.get(Run, run_id)
+            if run is None or (project is not None and run.project != project):
+                raise EvenhandError(f"There is no run '{run_id}'. `evenhand runs list` shows all.")
+            return run
+
+    def beginning_with(self, beginning: str, limit: int = 5) -> list[Run]:
+        """Runs whose id begins so."""
+        wanted = select(Run).where(Run.id.startswith(beginning, autoescape=True)).order_by(Run.id).limit(limit)
+        with self.database.reading() as session:
+            return list(session.scalars(wanted))
+
+    def newest(
+        self,
+        project: str | None = None,
+        *,
+        state: str | None = None,
+        kind: str | None = None,
+        after: tuple[datetime, str] | None = None,
+        limit: int = 50,
+    ) -> list[Run]:
+        """Runs from the newest to the oldest; `after` is the creation and the id of the last one that was seen."""
+        wanted = select(Run).order_by(Run.created.desc(), Run.id.desc()).limit(limit)
+        if project is not None:
+            wanted = wanted.where(Run.project == project)
+        if state is not None:
+            wanted = wanted.where(Run.state == state)
+        if kind is not None:
+            wanted = wanted.where(Run.kind == kind)
+        if after is not None:
+            wanted = wanted.where(tuple_(Run.created, Run.id) < after)
+        with self.database.reading() as session:
+            return list(session.scalars(wanted))
+
+    def events(self, run_id: str, after: int = 0, limit: int = 500) -> list[Event]:
+        """What happened to a run, after the event with this number."""
+        wanted = select(Event).where(Event.run == run_id, Event.id > after).order_by(Event.id).limit(limit)
+        with self.database.reading() as session:
+            return list(session.scalars(wanted))
+
+    def _locked(self, session: Session, run_id: str, project: str | None) -> Run:
+        run = session.scalar(select(Run).where(Run.id == run_id).with_for_update())
+        if run is None or (project is not None and run.project != project):
+            raise EvenhandError(f"There is no run '{run_id}'. `evenhand runs list` shows all.")
+        return run
+
+    def _held(self, session: Session, claim: Claim) -> Run:
+        """The run of a claim, if the claim still counts."""
+        run = session.scalar(select(Run).where(Run.id == claim.run).with_for_update())
+        if run is None or run.lease != claim.lease or run.state not in ("running", "cancelling"):
+            raise LeaseLost
+        return run
+
+    def _end(
+        self, session: Session, run: Run, now: datetime, state: str, result: dict[str, Any] | None, error: str | None
+    ) -> None:
+        run.state, run.result, run.error, run.finished = state, result, error, now
+        run.worker = run.lease_until = None
+        self._note(session, run.id, now, state, {} if error is None else {"error": error})
+
+    def _note(self, session: Session, run_id: str, now: datetime, kind: str, data: dict[str, Any]) -> None:
+        session.add(Event(run=run_id, at=now, kind=kind, data=data))

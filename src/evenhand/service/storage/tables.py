@@ -1,0 +1,124 @@
+"""The tables of the service's database. Every change to them needs a migration."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, DateTime, ForeignKey, Index, Integer, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+LONG = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only for its own INTEGER
+
+NAMES = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class Moment(TypeDecorator[datetime]):
+    """A moment in UTC; SQLite forgets time zones, so they are put back."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:  # noqa: ARG002
+        """To the database."""
+        from datetime import UTC
+
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:  # noqa: ARG002
+        """From the database."""
+        from datetime import UTC
+
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class Base(DeclarativeBase):
+    """All tables."""
+
+    metadata = MetaData(naming_convention=NAMES)
+    type_annotation_map = {dict[str, Any]: JSON, datetime: Moment}  # noqa: RUF012 - SQLAlchemy reads it so
+
+
+class Project(Base):
+    """What keeps people's data apart. There is one, `default`, until more are made."""
+
+    __tablename__ = "projects"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), unique=True)
+    created: Mapped[datetime]
+
+
+class DataFile(Base):
+    """A table that was uploaded, with the schema that says what its columns mean."""
+
+    __tablename__ = "datasets"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    file: Mapped[str] = mapped_column(String(200))  # its name in the data set's folder, chosen by us
+    size: Mapped[int] = mapped_column(LONG)
+    sha256: Mapped[str] = mapped_column(String(64))
+    rows: Mapped[int | None] = mapped_column(LONG)
+    schema_text: Mapped[str | None] = mapped_column(Text)  # TOML; none until it is inferred or given
+    created: Mapped[datetime]
+
+
+class ModelFile(Base):
+    """A model that was uploaded."""
+
+    __tablename__ = "models"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), index=True)
+    name: Mapped[str] = mapped_column(String(200))
+    file: Mapped[str] = mapped_column(String(200))
+    size: Mapped[int] = mapped_column(LONG)
+    sha256: Mapped[str] = mapped_column(String(64))
+    created: Mapped[datetime]
+
+
+class Run(Base):
+    """A run: what was asked for, where it stands, who holds it."""
+
+    __tablename__ = "runs"
+    __table_args__ = (Index("ix_runs_waiting", "state", "created"), Index("ix_runs_listed", "project", "created", "id"))
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
+    kind: Mapped[str] = mapped_column(String(20))  # audit, measure or repair
+    title: Mapped[str] = mapped_column(String(200))
+    config: Mapped[dict[str, Any]]  # see `service.requests`
+    parent: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))  # a repair's audit
+    state: Mapped[str] = mapped_column(String(20))  # see `STATES`
+    cancel: Mapped[bool] = mapped_column(default=False)  # somebody wishes that it ends
+    progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    result: Mapped[dict[str, Any] | None]  # the figures that lists and pages show
+    error: Mapped[str | None] = mapped_column(Text)
+    attempts: Mapped[int] = mapped_column(default=0)
+    created: Mapped[datetime]
+    started: Mapped[datetime | None]
+    finished: Mapped[datetime | None]
+    worker: Mapped[str | None] = mapped_column(String(100))
+    lease: Mapped[int] = mapped_column(LONG, default=0)  # counts up with every claim: an older holder's number is stale
+    lease_until: Mapped[datetime | None]
+
+
+class Event(Base):
+    """Something that happened to a run, in order."""
+
+    __tablename__ = "events"
+
+    id: Mapped[int] = mapped_column(LONG, primary_key=True, autoincrement=True)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
+    at: Mapped[datetime]
+    kind: Mapped[str] = mapped_column(String(30))
+    data: Mapped[dict[str, Any]]

@@ -1,0 +1,138 @@
+"""What a run's process says while it works: how far it is, the growing curve, the first pairs in words."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evenhand.data.dataset import Dataset
+    from evenhand.search.recorder import Findings
+    from evenhand.search.search import Progress
+
+Tell = Callable[..., None]  # a kind of event and what there is to say about it
+EVERY_SECONDS = 0.25
+MOST_POINTS = 60  # of the growing curve
+MOST_PAIRS = 10
+PAIRS_AT_ONCE = 3
+
+
+class Teller:
+    """Writes events as lines of JSON; threads may share it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream, self._lock = stream, threading.Lock()
+
+    def __call__(self, event: str, **data: Any) -> None:
+        """Say that something happened."""
+        line = json.dumps({"event": event, **data}, ensure_ascii=True)
+        with self._lock:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+
+class ProgressTeller:
+    """Says how far the work is, a few times a second at most, and always when another part of it begins."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell, self._told, self._phase, self._start = tell, 0.0, "", time.monotonic()
+        self._points: list[tuple[float, int]] = []
+        self._apart = 0.0  # seconds between points
+
+    def search(self, progress: "Progress") -> None:
+        """Where a search stands."""
+        if self._due(progress.phase):
+            if progress.phase != "data":
+                self._grow(round(progress.seconds, 2), progress.findings)
+            self._say(progress.phase, progress.done, progress.total, progress.left, progress.findings, progress.seconds)
+
+    def count(self, what: str, done: int, total: int) -> None:
+        """So many of so many."""
+        if self._due(what):
+            self._say(what, done, total)
+
+    def step(self, what: str, share: float) -> None:
+        """A part of the work, and the share of it that is done."""
+        if self._due(what):
+            self._say(what, round(100 * share), 100)
+
+    def _due(self, phase: str) -> bool:
+        now = time.monotonic()
+        if phase == self._phase and now - self._told < EVERY_SECONDS:
+            return False
+        self._phase, self._told = phase, now
+        return True
+
+    def _grow(self, seconds: float, findings: int) -> None:
+        """Add a point to the curve; when there are too many, every other one goes."""
+        if self._points and seconds - self._points[-1][0] < self._apart:
+            return
+        self._points.append((seconds, findings))
+        if len(self._points) > MOST_POINTS:
+            self._points = self._points[::2]
+            self._apart = 2 * max(self._apart, seconds / MOST_POINTS / 2)
+
+    def _say(
+        self, phase: str, done: int, total: int, left: float | None = None, findings: int = 0, seconds: float = 0.0
+    ) -> None:
+        passed = seconds or time.monotonic() - self._start
+        self._tell(
+            "progress", phase=phase, done=done, total=total, findings=findings, seconds=round(passed, 2),
+            left=None if left is None else round(left, 1), growth=self._points,
+        )  # fmt: skip
+
+
+class FirstPairs:
+    """Says the first findings in words: of each batch the ones with the largest score gaps, until there are enough."""
+
+    def __init__(self, tell: Tell, data: "Dataset", protected: list[str]) -> None:
+        self._tell, self._data, self._told = tell, data, 0
+        self._protected = data.schema.protected_indices(protected)
+
+    def __call__(self, findings: "Findings") -> None:
+        """Look at new findings."""
+        room = min(MOST_PAIRS - self._told, PAIRS_AT_ONCE)
+        if room > 0:
+            gap = abs(findings.score - findings.witness_score)
+            for row in (-gap).argsort(kind="stable")[:room]:
+                self._tell("pair", number=self._told + 1, **self._words(findings, int(row)))
+                self._told += 1
+
+    def _words(self, findings: "Findings", row: int) -> dict[str, Any]:
+        from evenhand.report.page import card
+        from evenhand.report.statistics import Example
+
+        sample = [int(code) for code in findings.sample[row]]
+        witness = list(sample)
+        for position, index in enumerate(self._protected):
+            witness[index] = int(findings.witness[row, position])
+        example = Example(
+            int(findings.seed[row]), tuple(sample), tuple(witness), int(findings.label[row]),
+            int(findings.witness_label[row]), float(findings.score[row]), float(findings.witness_score[row]),
+        )  # fmt: skip
+        return asdict(card(example, self._data, self._protected))
+
+
+@contextmanager
+def handing_over(look: Callable[["Findings"], None]) -> Iterator[None]:
+    """Show the findings of an audit to `look` on their way to the file.
+
+    `evenhand.audit` has no such wish among its arguments, so its writer is replaced, in this process alone.
+    """
+    from evenhand.runs import audit
+    from evenhand.runs.findings import FindingsWriter
+
+    class Shown(FindingsWriter):
+        def write(self, findings: "Findings") -> None:
+            super().write(findings)
+            look(findings)
+
+    names = vars(audit)
+    before, names["FindingsWriter"] = names["FindingsWriter"], Shown
+    try:
+        yield
+    finally:
+        names["FindingsWriter"] = before

@@ -1,0 +1,355 @@
+"""Workers see runs through to one end, whatever is killed on the way."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+import evenhand
+from evenhand.service.child import COMMAND
+from evenhand.service.run_folder import PARTIAL, attempt_folder, drop, publish, sweep
+from evenhand.service.settings import Service
+from evenhand.service.storage.runs import OVER, Claim, LeaseLost
+from evenhand.service.storage.tables import Run
+from evenhand.service.worker import Worker
+from tests.quick_child import BUSY, CRASHING, FILLING, STUBBORN, is_alive, result_bytes
+from tests.service_world import small_run
+from tests.worker_world import QUICK, Nursery, children, kill, until
+
+pytest_plugins = ["tests.service_world"]
+EVERYTHING = os.environ.get("EVENHAND_TEST_EVERYTHING") == "1"
+MOMENTS = 50 if EVERYTHING else 12
+LEASE = 1.5
+FILES = {"findings.parquet", "summary.json"}  # of a quick run
+
+
+@pytest.fixture
+def short_service(open_service: Callable[..., Service], database_url: str) -> Service:
+    return open_service(database=database_url, lease_seconds=LEASE)
+
+
+@pytest.fixture
+def quick_service(open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Service:
+    """On SQLite, with runs that are quick; they may take two seconds of the processor and 1 GiB."""
+    (tmp_path / "marks").mkdir()
+    monkeypatch.setenv("EVENHAND_TEST_MARKS", str(tmp_path / "marks"))
+    return open_service(lease_seconds=LEASE, run_seconds=2.0, run_memory=1 << 30)
+
+
+@pytest.fixture
+def nursery(short_service: Service, tmp_path: Path) -> Iterator[Nursery]:
+    nursery = nursery_for(short_service, tmp_path / "marks")
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture
+def quick_nursery(quick_service: Service, tmp_path: Path) -> Iterator[Nursery]:
+    nursery = nursery_for(quick_service, tmp_path / "marks")
+    yield nursery
+    nursery.close()
+
+
+def nursery_for(service: Service, marks: Path, **settings: Any) -> Nursery:
+    return Nursery(service.settings.model_dump(mode="json"), marks, **settings)
+
+
+def quick_run(service: Service, seed: int, steps: int = 30) -> Run:
+    return small_run(service, seed=seed, steps=steps)
+
+
+def claimed(service: Service, worker: str) -> Claim:
+    """Wait until there is a run to claim."""
+    found: list[Claim] = []
+
+    def claim() -> bool:
+        found.extend(filter(None, [service.runs.claim(worker)]))
+        return bool(found)
+
+    until(claim)
+    return found[0]
+
+
+def files(service: Service, run: Run) -> set[str]:
+    folder = service.home.run(run.id)
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def is_right(service: Service, run: Run) -> bool:
+    """Whether a run is over; if it is, it must be done and its result must be whole, from this moment on."""
+    now = service.runs.get(run.id)
+    assert now.state not in ("failed", "cancelled"), now.error
+    if now.state == "done":
+        assert (service.home.run(run.id) / "findings.parquet").read_bytes() == result_bytes(run.config["seed"])
+    return now.state == "done"
+
+
+def kinds(service: Service, run: Run) -> list[str]:
+    return [event.kind for event in service.runs.events(run.id)]
+
+
+def no_attempts_left(service: Service) -> bool:
+    return not list(service.home.path.glob(f"runs/*/attempt-*{PARTIAL}"))
+
+
+def check_ends(service: Service, nursery: Nursery, runs: list[Run]) -> None:
+    """Every run ends once, by itself, with the whole result and nothing beside it."""
+    until(lambda: sum(is_right(service, run) for run in runs) == len(runs))
+    until(lambda: no_attempts_left(service))
+    for run in runs:
+        assert kinds(service, run).count("done") == 1
+        assert files(service, run) == FILES
+        assert is_right(service, run)
+    assert not (nursery.marks / "overlap").exists(), (nursery.marks / "overlap").read_text()
+
+
+def wait_for_work(service: Service, nursery: Nursery, worker: int) -> list[int]:
+    """Wait until a worker's process works at a run, or there is none to work at; returns all processes that it has."""
+    busy: list[int] = []
+
+    def works() -> bool:
+        busy[:] = children(worker)
+        at_work = {pid for pid in nursery.run_pids() if is_alive(pid)} & set(busy)
+        return bool(at_work) or all(run.state in OVER for run in service.runs.newest(limit=500))
+
+    until(works)
+    return busy
+
+
+def test_kills_of_workers_at_random_moments_lose_nothing(short_service: Service, nursery: Nursery) -> None:
+    def life(number: int) -> None:
+        draw, worker = random.Random(number), nursery.start()
+        runs.append(quick_run(short_service, number))
+        if draw.random() < 0.7:  # at its work, or when it hands the result over; else at any time from its start
+            wait_for_work(short_service, nursery, worker)
+        time.sleep(draw.uniform(0.0, 0.6))
+        kill(worker)
+
+    runs: list[Run] = []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(life, range(MOMENTS)))
+    nursery.start()
+    nursery.start()
+    check_ends(short_service, nursery, runs)
+
+
+def test_kills_of_a_runs_process_at_random_moments_lose_nothing(quick_nursery: Nursery, quick_service: Service) -> None:
+    def life(number: int) -> None:
+        draw = random.Random(number)
+        worker = quick_nursery.start()
+        for moment in range(MOMENTS // 4):
+            runs.append(quick_run(quick_service, 4 * moment + number))
+            processes = wait_for_work(quick_service, quick_nursery, worker)
+            time.sleep(draw.uniform(0.0, 0.5))
+            for process in processes:
+                kill(process)
+
+    runs: list[Run] = []
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(life, range(4)))
+    check_ends(quick_service, quick_nursery, runs)
+
+
+def test_two_workers_never_hold_one_run(short_service: Service, nursery: Nursery) -> None:
+    runs = [quick_run(short_service, seed, steps=3) for seed in range(12)]
+    for _ in range(4):
+        nursery.start()
+    check_ends(short_service, nursery, runs)
+    assert all(kinds(short_service, run).count("started") == 1 for run in runs)
+
+
+def test_a_worker_that_sleeps_loses_its_run_and_does_no_harm(quick_service: Service, quick_nursery: Nursery) -> None:
+    run = quick_run(quick_service, 5, steps=300)
+    sleeper = quick_nursery.start()
+    (process,) = wait_for_work(quick_service, quick_nursery, sleeper)
+    kill(sleeper, signal.SIGSTOP)
+    until(lambda: not is_alive(process))  # its run's process is not reassured any more
+    quick_nursery.start()
+    until(lambda: kinds(quick_service, run).count("started") == 2)
+    kill(sleeper, signal.SIGCONT)
+    check_ends(quick_service, quick_nursery, [run])
+    assert kinds(quick_service, run).count("started") == 2
+
+
+def test_a_worker_that_is_told_to_stop_hands_its_run_back(quick_service: Service, quick_nursery: Nursery) -> None:
+    run = quick_run(quick_service, 6, steps=100)
+    worker = quick_nursery.start()
+    processes = wait_for_work(quick_service, quick_nursery, worker)
+    kill(worker, signal.SIGTERM)
+    until(lambda: not is_alive(worker))
+    handed_back = quick_service.runs.get(run.id)
+    assert (handed_back.state, handed_back.attempts, files(quick_service, run)) == ("interrupted", 0, set())
+    assert not any(is_alive(process) for process in processes)
+    quick_nursery.start()
+    check_ends(quick_service, quick_nursery, [run])
+
+
+def test_a_waiting_run_is_cancelled_at_once(quick_service: Service) -> None:
+    run = quick_run(quick_service, 1)
+    quick_service.runs.cancel(run.id)
+    assert Worker(quick_service, command=QUICK).run_once() is None
+    assert quick_service.runs.get(run.id).state == "cancelled"
+
+
+@contextmanager
+def working(service: Service, **settings: Any) -> Iterator[Worker]:
+    """A worker in a thread of this process."""
+    worker = Worker(service, command=QUICK, poll_seconds=0.05, **settings)
+    thread = threading.Thread(target=worker.run_forever)
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join()
+
+
+def until_over(service: Service, run: Run) -> Run:
+    until(lambda: service.runs.get(run.id).state in OVER)
+    return service.runs.get(run.id)
+
+
+def test_a_cancelled_run_keeps_what_it_has_found(quick_service: Service) -> None:
+    run = quick_run(quick_service, 2, steps=10_000)
+    with working(quick_service):
+        until(lambda: "pair" in kinds(quick_service, run))
+        assert quick_service.runs.cancel(run.id).state == "cancelling"
+        over = until_over(quick_service, run)
+    assert over.state == "cancelled"
+    assert over.result is not None
+    assert over.result["stopped"] == "interrupted"
+    assert files(quick_service, run) == FILES
+
+
+def test_a_cancelled_run_that_does_not_listen_is_killed(quick_service: Service) -> None:
+    run = quick_run(quick_service, STUBBORN)
+    with working(quick_service, stop_seconds=0.3):
+        until(lambda: quick_service.runs.get(run.id).state == "running")
+        time.sleep(0.5)
+        quick_service.runs.cancel(run.id)
+        over = until_over(quick_service, run)
+    assert (over.state, over.result, files(quick_service, run)) == ("cancelled", None, set())
+
+
+@pytest.mark.parametrize(
+    ("seed", "words"),
+    [
+        (FILLING, "The run needed more than the 1.0 GiB of memory"),
+        (BUSY, "more than the 2 seconds of processor time"),
+        (CRASHING, "ended with the code 3: the last words"),
+    ],
+)
+def test_a_run_that_takes_too_much_fails_with_clear_words_and_the_worker_lives_on(
+    quick_service: Service, seed: int, words: str
+) -> None:
+    bad, good = quick_run(quick_service, seed), quick_run(quick_service, 3)
+    with working(quick_service):
+        failed = until_over(quick_service, bad)
+        assert until_over(quick_service, good).state == "done"
+    assert failed.state == "failed"
+    assert words in (failed.error or "")
+    assert files(quick_service, bad) == set()
+    assert is_right(quick_service, good)
+
+
+def test_a_run_whose_data_are_gone_fails(quick_service: Service) -> None:
+    run = small_run(quick_service, dataset="0" * 32)
+    assert Worker(quick_service, command=QUICK).run_once() == run.id
+    over = quick_service.runs.get(run.id)
+    assert over.state == "failed"
+    assert "0" * 32 in (over.error or "")
+    assert files(quick_service, run) == set()
+
+
+def test_a_run_stands_still_while_the_database_is_gone(quick_service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = threading.Event()
+    beat = quick_service.runs.beat
+
+    def beat_if_there(claim: Claim, progress: dict[str, Any] | None = None) -> bool:
+        if gone.is_set():
+            raise OperationalError("beat", {}, Exception("no database"))
+        return beat(claim, progress)
+
+    monkeypatch.setattr(quick_service.runs, "beat", beat_if_there)
+    run = quick_run(quick_service, 4, steps=200)
+    with working(quick_service):
+        until(lambda: "pair" in kinds(quick_service, run))
+        gone.set()
+        until(lambda: any(_stands_still(pid) for pid in children(os.getpid())), seconds=20)
+        gone.clear()
+        assert until_over(quick_service, run).state == "done"
+    assert is_right(quick_service, run)
+    assert kinds(quick_service, run).count("started") == 1
+
+
+def _stands_still(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_an_attempt_that_lost_its_lease_cannot_publish(quick_service: Service) -> None:
+    runs, home = quick_service.runs, quick_service.home
+    run = quick_run(quick_service, 1)
+    slow = claimed(quick_service, "slow")
+    late = attempt_folder(home, slow)
+    (late / "summary.json").write_text("late")
+    quick = claimed(quick_service, "quick")
+    attempt = attempt_folder(home, quick)
+    (attempt / "summary.json").write_text("first")
+    publish(attempt, lambda: runs.beat(quick))
+    with pytest.raises(LeaseLost):
+        publish(late, lambda: runs.beat(slow))
+    runs.finish(quick, "done", {})
+    drop(attempt)
+    assert (home.run(run.id) / "summary.json").read_text() == "first"
+    assert files(quick_service, run) == {"summary.json"}
+
+
+def test_a_result_that_was_published_but_never_finished_is_swept(quick_service: Service) -> None:
+    runs, home = quick_service.runs, quick_service.home
+    run = quick_run(quick_service, 1)
+    claim = claimed(quick_service, "killed")
+    attempt = attempt_folder(home, claim)
+    (attempt / "summary.json").write_text("never finished")
+    publish(attempt, lambda: runs.beat(claim))
+    assert sweep(home, runs) == []  # somebody holds it
+    runs.cancel(run.id)
+    until(lambda: runs.claim("next") is None and runs.get(run.id).state == "cancelled")
+    sweep(home, runs)
+    assert files(quick_service, run) == set()
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_run_through_the_worker_equals_an_audit(
+    open_service: Callable[..., Service], tmp_path: Path, interrupted: bool
+) -> None:
+    """The real process; the second time with its worker killed in the middle."""
+    service = open_service(lease_seconds=5.0)
+    request = {"dataset": "census", "protected": ["sex"], "seeds": 20, "steps": 50, "seed": 3}
+    run = service.runs.create("default", "audit", "census", request)
+    nursery = nursery_for(service, tmp_path / "marks", command=COMMAND)
+    try:
+        worker = nursery.start()
+        if interrupted:
+            until(lambda: service.runs.get(run.id).progress != {})
+            kill(worker)
+            nursery.start()
+        over = until_over(service, run)
+    finally:
+        nursery.close()
+    assert over.state == "done", over.error
+    alone = evenhand.audit("census", "sex", seeds=20, steps=50, seed=3, out=tmp_path / "alone")
+    folder = service.home.run(run.id)
+    assert (folder / "findings.parquet").read_bytes() == (alone.folder / "findings.parquet").read_bytes()
+    assert files(service, run) == {"findings.parquet", "findings.index", "report.html", "summary.json"}
+    assert over.result is not None
+    assert over.result["findings"] == alone.summary["search"]["findings"]["total"]
+    assert kinds(service, run).count("started") == 1 + interrupted
