@@ -141,7 +141,7 @@ def test_control_c_keeps_what_was_found(tmp_path: Path) -> None:
         (["audit", "census", "-p", "sex", "--set", "speed=3"], "no setting of method margin called 'speed'"),
         (["compare", "census", "-p", "sex", "-m", "adf,nothing"], "There is no method 'nothing'"),
         (["compare", "census", "-p", "sex", "--budget", "rows=0"], "is not one"),
-        (["compare", "census", "-p", "sex", "--model", "wrong_models:blackbox"], "need gradients"),
+        (["compare", "census", "-p", "sex", "-m", "adf,eidig", "--model", "wrong_models:blackbox"], "need gradients"),
         (["audit", "census", "-p", "sex", "--model", "nothing"], "is not a model"),
         (["audit", "census", "-p", "sex", "--model", "wrong_models:narrow"], "13 columns"),
         (["audit", "census", "-p", "sex", "--model", "wrong_models:nan"], "NaN"),
