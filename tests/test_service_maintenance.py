@@ -272,3 +272,12 @@ def test_a_damaged_sqlite_file_is_found(sqlite_service: Service) -> None:
     what = [problem.what for problem in check(sqlite_service.database, sqlite_service.home)]
     assert what
     assert all("names a row of projects that is not there" in words for words in what)
+
+
+def test_no_name_in_a_copy_leads_out_of_its_folder() -> None:
+    from evenhand.service.storage.restore import _is_ours
+
+    folder = f"files/runs/{'a' * 32}"
+    assert _is_ours(f"{folder}/report.html")
+    assert not _is_ours(f"{folder}/../../../../etc/passwd")
+    assert not _is_ours("/etc/passwd")

@@ -57,14 +57,29 @@ def _check_empty(database: Database) -> None:
             )
 
 
+def _is_ours(name: str) -> bool:
+    """Whether an entry has a name that a backup writes, and stays in the folder that it is written to."""
+    return MEMBER.fullmatch(name) is not None and ".." not in name.split("/")
+
+
+def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, to: Path) -> None:
+    """One file of the archive, its content and nothing else; tarfile's own safe way needs a newer Python."""
+    source = archive.extractfile(entry)
+    assert source is not None
+    to.parent.mkdir(parents=True, exist_ok=True)
+    with source, to.open("wb") as target:
+        shutil.copyfileobj(source, target)
+
+
 def _unpacked(path: Path, staging: Path) -> dict[str, Any]:
     """The archive's files in a folder, each checked; returns the archive's summary."""
     try:
         with tarfile.open(path) as archive:
-            strange = [entry.name for entry in archive if not (entry.isfile() and MEMBER.fullmatch(entry.name))]
+            strange = [entry.name for entry in archive if not (entry.isfile() and _is_ours(entry.name))]
             if strange:
                 raise EvenhandError(f"{path} is no copy that evenhand made: it holds '{strange[0][:80]}'.")
-            archive.extractall(staging, filter="data")
+            for entry in archive:
+                _write(archive, entry, staging / entry.name)
     except OSError as error:
         raise EvenhandError(f"Cannot read {path}: {error.strerror or error}.") from error
     except tarfile.TarError as error:
