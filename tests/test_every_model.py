@@ -271,12 +271,7 @@ def test_a_full_audit_of_an_endpoint(folder: Path) -> None:
         assert summary["model"]["asked"]["requests"] == len(server.requests)
         assert summary["model"]["name"] == server.url
     assert len(findings) > 20
-
-    def ask(frame: pd.DataFrame) -> NDArray[np.int64]:
-        people = json.loads(frame.to_json(orient="records"))
-        return np.array([score(person) > 0.5 for person in people], dtype=np.int64)
-
-    check_again(data_of(folder), findings, ask)
+    check_again(data_of(folder), findings, bare_endpoint)
 
 
 @pytest.mark.parametrize("answer", ["random", "by batch"])
@@ -301,3 +296,35 @@ def test_a_model_that_is_worse_than_one_label_is_remarked(folder: Path, monkeypa
     monkeypatch.syspath_prepend(str(folder))
     shown = CliRunner().invoke(app, ["model", "people.toml", "--model", "turned:no"]).stdout
     assert "that is less: are the classes" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize("trouble", ["gone", "nonsense", "fewer rows"])
+def test_an_endpoint_that_fails_in_the_middle_leaves_what_was_found(trouble: str, folder: Path) -> None:
+    asked = []
+
+    def fault(handler: Any, rows: list[dict[str, Any]]) -> bool:
+        asked.append(len(rows))
+        if len(asked) <= 30:
+            return False
+        if trouble == "gone":
+            handler.answer({"error": "maintenance"}, status=503, Retry_After="0")
+        else:
+            handler.answer("<html>" if trouble == "nonsense" else {"predictions": [score(row) for row in rows[1:]]})
+        return True
+
+    out = folder / f"gone-{trouble.replace(' ', '-')}"
+    with serving(fault) as server:
+        (folder / "endpoint.toml").write_text(f'url = "{server.url}"\nretries = 1\nwait = 0.01\nbatch = 100\n')
+        words = ["audit", str(folder / "people.toml"), "--model", str(folder / "endpoint.toml"), "-p", "sex"]
+        done = CliRunner().invoke(app, [*words, "--seeds", "60", "--steps", "400", "--out", str(out), "--quiet"])
+    assert f"What was found until then is kept in {out}" in str(done.exception)
+    assert json.loads((out / "summary.json").read_text())["search"]["stopped"] == "model-failed"
+    findings = pd.read_parquet(out / "findings.parquet")
+    assert len(findings) > 20
+    check_again(data_of(folder), findings, bare_endpoint)
+
+
+def bare_endpoint(frame: pd.DataFrame) -> NDArray[np.int64]:
+    """What the server answers, without the server."""
+    people = json.loads(frame.to_json(orient="records"))
+    return np.array([score(person) > 0.5 for person in people], dtype=np.int64)

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ import evenhand
 from evenhand.cli.main import app
 from evenhand.errors import EvenhandError
 from evenhand.methods.registry import BLACK_BOX, DEFAULT
+from evenhand.search.recorder import Findings
 from tests.adapter_world import people, raw_people
 
 FUNCTIONS = """
@@ -31,6 +33,9 @@ def breaks(frame):
 def wrong(frame):
     return [0.5]
 """
+
+
+LONG_AUDIT = ["audit", "census", "-p", "sex", "--seeds", "20", "--steps", "500", "--out", "kept"]
 
 
 def by_age_and_sex(frame: pd.DataFrame) -> Any:
@@ -74,20 +79,7 @@ def test_a_data_frame_needs_nothing_but_its_label() -> None:
 
 
 def test_a_model_that_fails_on_the_way_leaves_what_was_found(own_code: str) -> None:
-    done = command(
-        "audit",
-        "census",
-        "-p",
-        "sex",
-        "--model",
-        f"{own_code}:breaks",
-        "--seeds",
-        "20",
-        "--steps",
-        "500",
-        "--out",
-        "kept",
-    )
+    done = command(*LONG_AUDIT, "--model", f"{own_code}:breaks")
     assert done.exit_code != 0
     assert isinstance(done.exception, EvenhandError)
     assert "RuntimeError: the licence has run out" in str(done.exception)
@@ -170,20 +162,7 @@ def test_a_decorated_function_is_a_model_and_no_factory(own_code: str, tmp_path:
 def test_a_model_that_goes_wrong_later_leaves_what_was_found(own_code: str, tmp_path: Path, later: str) -> None:
     path = tmp_path / f"{own_code}.py"
     path.write_text(path.read_text().replace('raise RuntimeError("the licence has run out")', f"return {later}"))
-    done = command(
-        "audit",
-        "census",
-        "-p",
-        "sex",
-        "--model",
-        f"{own_code}:breaks",
-        "--seeds",
-        "20",
-        "--steps",
-        "500",
-        "--out",
-        "kept",
-    )
+    done = command(*LONG_AUDIT, "--model", f"{own_code}:breaks")
     assert "kept in kept" in str(done.exception)
     assert len(pd.read_parquet("kept/findings.parquet")) > 20
 
@@ -202,3 +181,24 @@ def test_one_thread_asks_a_model_of_ones_own() -> None:
 
     found = evenhand.measure_table(people(), "sex", model=alone, half_width=0.02)
     assert found.summary["measured"][0]["populations"][0]["rate"] > 0
+
+
+def test_findings_can_be_seen_on_their_way() -> None:
+    seen: list[Findings] = []
+    found = evenhand.audit(people(), "sex", model=by_age_and_sex, seeds=20, steps=10, on_findings=seen.append)
+    samples = np.concatenate([part.sample for part in seen])
+    names = [f"sample_code.{name}" for name in people().schema.names]
+    assert samples.tolist() == found.findings[names].to_numpy().tolist()
+
+
+@pytest.mark.parametrize("wrong", ["./my_model.py:score", "my_model.py"])
+def test_a_file_of_code_is_named_as_a_module(wrong: str) -> None:
+    done = command("model", "census", "--model", wrong)
+    assert "names a file. Write my_model:" in str(done.exception)
+
+
+def test_what_a_function_was_given_is_said(own_code: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{own_code}.py"
+    path.write_text("def score(frame):\n    return frame['incom']\n")
+    done = command("model", "census", "--model", f"{own_code}:score")
+    assert "a data frame with the columns of the table. It said: KeyError: 'incom'" in str(done.exception)

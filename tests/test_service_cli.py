@@ -268,6 +268,7 @@ def test_a_port_that_somebody_has_is_said() -> None:
 
 def test_a_worker_that_finds_nothing_to_do_ends_when_asked_to() -> None:
     evenhand("worker", "--once")
+    assert printed_json("runs", "list") == []
 
 
 @contextmanager
@@ -352,6 +353,7 @@ def test_a_killed_service_takes_its_workers_with_it() -> None:
         children = children_of(process.pid)
         process.kill()
         until(lambda: alive(children) == set())
+        assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
 @needs_proc

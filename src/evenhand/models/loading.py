@@ -72,7 +72,7 @@ def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tupl
             f"{text} looks like a pickle or an old format that can run code when it is read, so it is not opened. Save "
             "the model as .skops, .onnx, .keras or .safetensors, or load it yourself and name it as module:function."
         )
-    if ":" in text:
+    if ":" in text or suffix == ".py":
         return wrapped(data, _own_object(text), inputs, of=text), text
     raise EvenhandError(
         f"'{text}' is not a model. Give an object or a function of your own as module:function, an address (http://…), "
@@ -185,6 +185,9 @@ def _listed(values: object) -> str:
 def _own_object(path: str) -> Any:
     """Import `module:name` from the current folder or the Python path; a function without arguments is called."""
     module_name, _, name = path.partition(":")
+    if "/" in module_name or module_name.endswith(".py"):
+        plain = Path(module_name).stem
+        raise EvenhandError(f"'{path}' names a file. Write {plain}:{name or 'FUNCTION'}, and run from its folder.")
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

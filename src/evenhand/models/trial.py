@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter
+from evenhand.models.adapters.base import Adapter, FrameAdapter
 from evenhand.models.classifier import Classifier, OutputForm, first_line
 
 TRIAL_ROWS = 1024
@@ -65,10 +65,12 @@ def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
     except EvenhandError:
         raise
     except (Exception, SystemExit) as error:  # it is the user's code: whatever it raises is theirs to mend
-        raise EvenhandError(
-            f"The model cannot read the data: a matrix with {sample.shape[1]} columns, one per attribute. "
-            f"It said: {first_line(error)}."
-        ) from error
+        given = (
+            "a data frame with the columns of the table"
+            if isinstance(module, FrameAdapter)
+            else f"a matrix with {sample.shape[1]} columns, one per attribute"
+        )
+        raise EvenhandError(f"The model cannot read the data: {given}. It said: {first_line(error)}.") from error
     right = isinstance(raw, Tensor) and raw.is_floating_point() and raw.ndim in (1, 2) and len(raw) == len(sample)
     if not right:
         got = f"{raw.dtype} of shape {tuple(raw.shape)}" if isinstance(raw, Tensor) else type(raw).__name__

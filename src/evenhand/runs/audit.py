@@ -105,6 +105,7 @@ def audit(
     label: str | None = None,
     out: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_findings: Callable[[Findings], None] = lambda findings: None,
     **settings: Any,
 ) -> Audit:
     """Search a classifier for discriminatory pairs.
@@ -112,7 +113,8 @@ def audit(
     `data` is a built-in data set's name, the path of a schema file, a `Dataset`, or a data frame whose column `label`
     the model predicts; `protected` the attributes to change, together; `model` a model of any framework, a function of
     a data frame, `module:function`, a file or an address (default: the built-in network). The method follows from what
-    the model offers. Without `out` the files live as long as the result. Other settings: see `AuditConfig`.
+    the model offers. `on_findings` sees findings on their way to the file. Without `out` the files live as long as the
+    result. Other settings: see `AuditConfig`.
     """
     stages = Stages()
     with stages.timed("load"):
@@ -126,7 +128,8 @@ def audit(
         classifier, model_words = classifier_of(dataset, model, device, config.output, config.chunk_rows, config.inputs)
         config, method, why_not = _with_method(config, dataset, classifier)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
-        summary = _run(config, dataset, space, classifier, method, folder, stages, on_progress, interrupted)
+        watch = Watch(on_progress, on_findings, interrupted)
+        summary = _run(config, dataset, space, classifier, method, folder, stages, watch)
         summary["model"] = model_facts(classifier, model_words, why_not) | {"agreement": summary.pop("agreement")}
         statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
         cards = example_cards(statistics, dataset, config.protected)
@@ -137,6 +140,15 @@ def audit(
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Who is told how an audit goes, and who may end it."""
+
+    on_progress: Callable[[Progress], None]
+    on_findings: Callable[[Findings], None]
+    interrupted: Callable[[], bool]
 
 
 def _with_method(config: AuditConfig, data: Dataset, model: Classifier) -> tuple[AuditConfig, Method, str]:
@@ -157,8 +169,7 @@ def _run(
     method: Method,
     folder: Path,
     stages: Stages,
-    on_progress: Callable[[Progress], None],
-    interrupted: Callable[[], bool],
+    watch: Watch,
 ) -> dict[str, Any]:
     """The measurements and the search, with findings going to the folder."""
     started = datetime.now(UTC)
@@ -168,9 +179,14 @@ def _run(
         with stages.timed("agreement"):
             agrees = agreement(model, data, config.seed)
         with stages.timed("data rate"):
-            rates = _data_rates(model, space, data, config.seed, on_progress, interrupted)
+            rates = _data_rates(model, space, data, config.seed, watch.on_progress, watch.interrupted)
         with stages.timed("search"), findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)) as writer:
-            search = search_of(config, model, space, method, writer.write, on_progress, interrupted)
+
+            def sink(findings: Findings) -> None:
+                writer.write(findings)
+                watch.on_findings(findings)
+
+            search = search_of(config, model, space, method, sink, watch.on_progress, watch.interrupted)
             result = search.run(data.codes[rows], rows)
             remove_earlier(folder)
     return _summary(config, data, model, rates, result, stages, started) | {"agreement": agrees}

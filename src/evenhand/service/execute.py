@@ -22,7 +22,7 @@ from evenhand.errors import EvenhandError
 from evenhand.service.jobs import UNSURE, Job, figures_of
 from evenhand.service.limits import end_with_parent, leave_network, limit_memory, limit_processor
 from evenhand.service.requests import Request, request_of
-from evenhand.service.telling import FirstPairs, ProgressTeller, Tell, Teller, handing_over
+from evenhand.service.telling import FirstPairs, ProgressTeller, Tell, Teller
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset
@@ -192,9 +192,16 @@ def _audit(request: Request, data: "Dataset", model: str | None, folder: Path, t
     from evenhand.runs.audit import audit
 
     names = request.protected or data.schema.protected
-    with handing_over(FirstPairs(tell, data, names)):
-        on_progress = ProgressTeller(tell).search
-        return audit(data, names, model=model, out=folder, on_progress=on_progress, **request.settings()).summary
+    done = audit(
+        data,
+        names,
+        model=model,
+        out=folder,
+        on_progress=ProgressTeller(tell).search,
+        on_findings=FirstPairs(tell, data, names),
+        **request.settings(),
+    )
+    return done.summary
 
 
 def _measure(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:

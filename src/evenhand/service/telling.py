@@ -3,8 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
@@ -103,36 +102,6 @@ class FirstPairs:
 
     def _words(self, findings: "Findings", row: int) -> dict[str, Any]:
         from evenhand.report.page import card
-        from evenhand.report.statistics import Example
+        from evenhand.report.statistics import example_at
 
-        sample = [int(code) for code in findings.sample[row]]
-        witness = list(sample)
-        for position, index in enumerate(self._protected):
-            witness[index] = int(findings.witness[row, position])
-        example = Example(
-            int(findings.seed[row]), tuple(sample), tuple(witness), int(findings.label[row]),
-            int(findings.witness_label[row]), float(findings.score[row]), float(findings.witness_score[row]),
-        )  # fmt: skip
-        return asdict(card(example, self._data, self._protected))
-
-
-@contextmanager
-def handing_over(look: Callable[["Findings"], None]) -> Iterator[None]:
-    """Show the findings of an audit to `look` on their way to the file.
-
-    `evenhand.audit` has no such wish among its arguments, so its writer is replaced, in this process alone.
-    """
-    from evenhand.runs import audit
-    from evenhand.runs.findings import FindingsWriter
-
-    class Shown(FindingsWriter):
-        def write(self, findings: "Findings") -> None:
-            super().write(findings)
-            look(findings)
-
-    names = vars(audit)
-    before, names["FindingsWriter"] = names["FindingsWriter"], Shown
-    try:
-        yield
-    finally:
-        names["FindingsWriter"] = before
+        return asdict(card(example_at(findings, row, self._protected), self._data, self._protected))

@@ -71,7 +71,7 @@ def _columns_page(view: View, subject: Subject, protected: list[str], errors: di
     text = "" if subject.file is None else subject.file.schema_text or ""
     label = subject.schema.label
     guessed = "GUESSED BY THEIR NAMES" in text and "protected" not in view.request.query_params
-    values = {"favourable": label.values[label.favourable_code], "text": text, "guessed": guessed}
+    values = {"favourable": label.favourable or "", "text": text, "guessed": guessed}
     return view.page(
         "new_columns", section=SECTION, status=400 if errors else 200, data=subject.known_as,
         name=subject.name, uploaded=subject.file is not None, preview=preview, label=label, errors=errors,
@@ -137,12 +137,12 @@ def choose_protected(view: Asked, form: Form) -> Response:
     protected, favourable = texts_of(form, "protected"), text_of(form, "favourable")
     if subject.schema is None:
         return see(link("/new/columns", data=subject.known_as))
-    label = subject.schema.label
-    chosen = favourable or label.values[label.favourable_code]
-    if not protected:
-        return _columns_page(
-            view, subject, [], {"protected": "Tick at least one column."}, favourable=chosen, guessed=False
-        )
+    chosen = favourable or subject.schema.label.favourable or ""
+    errors = {} if protected else {"protected": "Tick at least one column."}
+    if subject.file is not None and not chosen:
+        errors["favourable"] = "Say which decision is the good one for the person."
+    if errors:
+        return _columns_page(view, subject, protected, errors, favourable=chosen, guessed=False)
     try:
         subject.schema.protected_indices(protected)
         if subject.file is not None:
