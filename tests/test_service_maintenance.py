@@ -58,7 +58,8 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Service]:
 def test_a_copy_brings_everything_back_on_any_database(service: Service, target: Service, tmp_path: Path) -> None:
     ids = filled(service)
     summary = backup(service.database, service.home, tmp_path / "copy.tar")
-    assert summary["rows"] == {"projects": 1, "datasets": 1, "models": 1, "runs": 2, "events": 5}
+    kept = {table: count for table, count in summary["rows"].items() if count}
+    assert kept == {"projects": 1, "datasets": 1, "models": 1, "runs": 2, "events": 5}
     assert summary["left_out"] == []
     restore(target.database, target.home, tmp_path / "copy.tar")
     assert target.assets.dataset_path(target.assets.dataset(ids["table"])).read_bytes() == TABLE

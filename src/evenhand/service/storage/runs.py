@@ -48,7 +48,7 @@ class Runs:
             now = self.database.now(session)
             run = Run(
                 id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, parent=parent,
-                state="queued", cancel=False, progress={}, attempts=0, created=now, lease=0,
+                state="queued", cancel=False, progress={}, attempts=0, created=now, lease=0, place="worker",
             )  # fmt: skip
             session.add(run)
             session.flush()

@@ -107,6 +107,9 @@ class Run(Base):
     created: Mapped[datetime]
     started: Mapped[datetime | None]
     finished: Mapped[datetime | None]
+    place: Mapped[str] = mapped_column(String(20), default="worker")  # who does it: a worker, or a terminal's command
+    asked_by: Mapped[str | None] = mapped_column(String(100))  # the name of an account; none where there are none
+    schema_text: Mapped[str | None] = mapped_column(Text)  # of an uploaded table, as it was when the run was asked for
     worker: Mapped[str | None] = mapped_column(String(100))
     lease: Mapped[int] = mapped_column(LONG, default=0)  # counts up with every claim: an older holder's number is stale
     lease_until: Mapped[datetime | None]
@@ -121,4 +124,73 @@ class Event(Base):
     run: Mapped[str] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"), index=True)
     at: Mapped[datetime]
     kind: Mapped[str] = mapped_column(String(30))
+    data: Mapped[dict[str, Any]]
+
+
+class User(Base):
+    """Somebody who may sign in."""
+
+    __tablename__ = "users"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), unique=True)  # in small letters
+    password: Mapped[str] = mapped_column(String(200))  # argon2's hash of it
+    admin: Mapped[bool] = mapped_column(default=False)  # may do everything in every project
+    disabled: Mapped[bool] = mapped_column(default=False)
+    created: Mapped[datetime]
+
+
+class Member(Base):
+    """What a user who is no admin may do in a project."""
+
+    __tablename__ = "members"
+
+    user: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), primary_key=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True, index=True)
+    role: Mapped[str] = mapped_column(String(20))  # viewer or auditor
+
+
+class SignIn(Base):
+    """A browser in which somebody has signed in. Only the hash of what its cookie says is kept."""
+
+    __tablename__ = "sign_ins"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    user: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    project: Mapped[str | None] = mapped_column(ForeignKey("projects.id", ondelete="SET NULL"))  # the one looked at
+    created: Mapped[datetime]
+    seen: Mapped[datetime]
+    expires: Mapped[datetime]
+
+
+class Token(Base):
+    """A secret with which a program acts for a user, in one project. Only its hash is kept."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    user: Mapped[str] = mapped_column(ForeignKey("users.id", ondelete="CASCADE"), index=True)
+    project: Mapped[str] = mapped_column(ForeignKey("projects.id", ondelete="CASCADE"))
+    role: Mapped[str] = mapped_column(String(20))  # the most that it may do; never more than its user may
+    name: Mapped[str] = mapped_column(String(100))
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    created: Mapped[datetime]
+    expires: Mapped[datetime]
+    used: Mapped[datetime | None]
+    revoked: Mapped[datetime | None]
+
+
+class LogEntry(Base):
+    """Who did what, when and from where. Nothing refers to anything: an entry outlives what it tells of."""
+
+    __tablename__ = "log"
+    __table_args__ = (Index("ix_log_action_at", "action", "at"),)
+
+    id: Mapped[int] = mapped_column(LONG, primary_key=True, autoincrement=True)
+    at: Mapped[datetime]
+    user: Mapped[str | None] = mapped_column(String(100))  # a name, as it was then
+    address: Mapped[str | None] = mapped_column(String(100))
+    action: Mapped[str] = mapped_column(String(50))
+    project: Mapped[str | None] = mapped_column(String(32))
+    subject: Mapped[str | None] = mapped_column(String(200))  # the id or name of what it was done to
     data: Mapped[dict[str, Any]]
