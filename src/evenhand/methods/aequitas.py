@@ -10,6 +10,7 @@ from torch import Tensor
 from evenhand.errors import EvenhandError
 from evenhand.methods.themis import not_a_row, uniform_samples
 from evenhand.search.check import Checked
+from evenhand.search.checkpoint import Place
 from evenhand.search.draws import BLOCK_STEPS
 from evenhand.search.method import Method, Needs
 from evenhand.search.search import Search
@@ -34,6 +35,10 @@ class Preferences:
         """Every non-protected attribute and both directions are equally likely."""
         free = space.free.double()
         return Preferences(free / free.sum(), torch.full_like(free, 0.5))
+
+    def place(self) -> Place:
+        """What was learnt, for a checkpoint."""
+        return Place({}, {"attribute": self.attribute, "down": self.down})
 
     def learn(self, attribute: Tensor, went_down: Tensor, hit: Tensor, change: float, attributes_too: bool) -> None:
         """One update from the steps (n,) of all walks.
@@ -63,6 +68,7 @@ class Aequitas(Method):
 
     name: ClassVar[str] = "aequitas"
     needs: ClassVar[Needs] = "labels"
+    resumable: ClassVar[bool] = True  # in the local phase
     variant: Variant = "full"
     change: float = 0.001  # of a probability, by one sample
     accept_failed: float = math.exp(-1)
@@ -77,12 +83,18 @@ class Aequitas(Method):
 
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:  # noqa: ARG002 - as many starts, but random ones
         """As many random samples as there are seeds, then the local phase from every discriminatory one."""
-        numbers = torch.split(torch.arange(len(x), device=x.device), search.space.block_walks)
-        found = [self.global_phase(search, block) for block in numbers]
-        starts = Checked.joined([checked for checked, _ in found])
-        start_ids = torch.cat([block_ids for _, block_ids in found])
-        preferences = Preferences.none(search.space)
-        for places in torch.split(torch.arange(len(start_ids), device=x.device), search.space.block_walks):
+        preferences, first, place = Preferences.none(search.space), 0, search.place
+        if place is None:
+            numbers = torch.split(torch.arange(len(x), device=x.device), search.space.block_walks)
+            found = [self.global_phase(search, block) for block in numbers]
+            starts = Checked.joined([checked for checked, _ in found])
+            start_ids = torch.cat([block_ids for _, block_ids in found])
+        else:
+            starts, start_ids, first = place.checked("starts"), place.tensors["start ids"], place.numbers["block"]
+            preferences = Preferences(place.tensors["attribute"], place.tensors["down"])
+        blocks = torch.split(torch.arange(len(start_ids), device=x.device), search.space.block_walks)
+        for block, places in enumerate(blocks[first:], start=first):
+            search.background = Place({"block": block}, {"start ids": start_ids}).with_checked("starts", starts)
             self.local_phase(search, starts.take(places), start_ids[places], preferences)
 
     def global_phase(self, search: Search, numbers: Tensor) -> tuple[Checked, Tensor]:
@@ -99,8 +111,8 @@ class Aequitas(Method):
             return
         preferences = preferences or Preferences.none(search.space)
         walk = search.walk(starts, ids, "local", BLOCK_STEPS)
-        for step in range(search.limits.steps):
-            if search.should_stop():
+        for step in range(walk.step, search.limits.steps):
+            if search.should_stop(lambda: walk.place().joined(preferences.place())):
                 return
             attribute = walk.choose(preferences.attribute.expand_as(walk.x), which=0)
             went_down = goes_down(walk, attribute, preferences.down)

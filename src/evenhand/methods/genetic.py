@@ -8,6 +8,7 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError
 from evenhand.search.check import Checked
+from evenhand.search.checkpoint import Place
 from evenhand.search.draws import BLOCK_STEPS, Draws
 from evenhand.search.method import Method, Needs
 from evenhand.search.search import Search
@@ -26,6 +27,7 @@ class Genetic(Method):
 
     name: ClassVar[str] = "genetic"
     needs: ClassVar[Needs] = "scores"
+    resumable: ClassVar[bool] = True  # in the local phase
     tournament: int = 3  # contenders for each place as a parent
     crossover: float = 0.5  # the share of non-protected attributes that come from the second parent
     mutation: float = 0.2  # the share of non-protected attributes that take a random step
@@ -40,8 +42,16 @@ class Genetic(Method):
 
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:
         """Breed, then walk around each slot's first finding."""
-        starts, slots, origin = self.global_phase(search, x, ids)
-        for places in torch.split(torch.arange(len(slots), device=ids.device), search.space.block_walks):
+        first, place = 0, search.place
+        if place is None:
+            starts, slots, origin = self.global_phase(search, x, ids)
+        else:
+            starts, first = place.checked("starts"), place.numbers["block"]
+            slots, origin = place.tensors["slots"], place.tensors["origin"]
+        blocks = torch.split(torch.arange(len(slots), device=ids.device), search.space.block_walks)
+        for block, places in enumerate(blocks[first:], start=first):
+            known = Place({"block": block}, {"slots": slots, "origin": origin})
+            search.background = known.with_checked("starts", starts)
             self.local_phase(search, starts.take(places), slots[places], ids[origin[places]])
 
     def global_phase(self, search: Search, x: Tensor, ids: Tensor) -> tuple[Checked, Tensor, Tensor]:
@@ -80,8 +90,8 @@ class Genetic(Method):
     def local_phase(self, search: Search, starts: Checked, slots: Tensor, ids: Tensor) -> None:
         """From each start one random attribute up or down by one code; walks go on from findings only."""
         walk = search.walk(starts, slots, "local", BLOCK_STEPS)  # descendants of one seed must not step alike
-        for step in range(search.limits.steps):
-            if not len(slots) or search.should_stop():
+        for step in range(walk.step, search.limits.steps):
+            if not len(slots) or search.should_stop(walk.place):
                 return
             attribute = walk.choose(torch.ones_like(walk.x), which=0)
             moved = search.space.nudge(walk.x, attribute, walk.coin(which=1))

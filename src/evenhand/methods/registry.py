@@ -14,6 +14,7 @@ from evenhand.methods.genetic import Genetic
 from evenhand.methods.label_only import LabelOnly
 from evenhand.methods.maft import MAFT
 from evenhand.methods.margin import Margin
+from evenhand.methods.names import ABOUT, AUTO, DEFAULT
 from evenhand.methods.probe import Probe
 from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
@@ -24,8 +25,6 @@ from evenhand.models.trial import why_no_gradients
 from evenhand.search.method import Method
 from evenhand.search.text_space import TextSpace
 
-AUTO = "auto"
-DEFAULT = "margin"
 BLACK_BOX = "probe"  # where a model gives no gradients
 TEXT_DEFAULT = "boundary"
 WHOLE = (int, int | None, "int", "int | None")  # types of settings that count something
@@ -41,18 +40,18 @@ class Entry:
 
 
 METHODS: dict[str, Entry] = {
-    "margin": Entry(Margin, "our own: walks inside the margin that gradients predict"),
-    "adf": Entry(ADF, "the paper's: gradients of both members of a pair"),
-    "eidig": Entry(EIDIG, "ADF's successor: momentum, gradients refreshed now and then"),
-    "probe": Entry(Probe, "our own black box: scores of a few moves, the nearest to the boundary"),
-    "maft": Entry(MAFT, "black box: gradients estimated from scores"),
-    "labels": Entry(LabelOnly, "black box: labels alone"),
-    "genetic": Entry(Genetic, "black box: a population that evolves, then random local search"),
-    "sg": Entry(SymbolicGeneration, "symbolic generation: local trees, path constraints, a solver"),
-    "aequitas": Entry(Aequitas, "random, then local search with learned probabilities (fully directed)"),
-    "aequitas-semi": Entry(Aequitas, "AEQUITAS, semi-directed", (("variant", "semi"),)),
-    "aequitas-random": Entry(Aequitas, "AEQUITAS, random local search", (("variant", "random"),)),
-    "themis": Entry(Themis, "uniform sampling of the domain"),
+    "margin": Entry(Margin, ABOUT["margin"]),
+    "adf": Entry(ADF, ABOUT["adf"]),
+    "eidig": Entry(EIDIG, ABOUT["eidig"]),
+    "probe": Entry(Probe, ABOUT["probe"]),
+    "maft": Entry(MAFT, ABOUT["maft"]),
+    "labels": Entry(LabelOnly, ABOUT["labels"]),
+    "genetic": Entry(Genetic, ABOUT["genetic"]),
+    "sg": Entry(SymbolicGeneration, ABOUT["sg"]),
+    "aequitas": Entry(Aequitas, ABOUT["aequitas"]),
+    "aequitas-semi": Entry(Aequitas, ABOUT["aequitas-semi"], (("variant", "semi"),)),
+    "aequitas-random": Entry(Aequitas, ABOUT["aequitas-random"], (("variant", "random"),)),
+    "themis": Entry(Themis, ABOUT["themis"]),
 }
 
 

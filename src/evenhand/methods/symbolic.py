@@ -100,7 +100,8 @@ class SymbolicGeneration(Method):
     """Agarwal et al., "Automated Test Generation to Detect Individual Discrimination in AI Models".
 
     At most seeds × (1 + steps) samples leave the queue, as many as ADF may look at, unless `samples` is given. The
-    order of the queue and the use of T1 are those of ADF's program for SG.
+    order of the queue and the use of T1 are those of ADF's program for SG. It keeps no checkpoints: a queue of paths is
+    more than tensors, so an audit that is taken up starts from the beginning.
     """
 
     name: ClassVar[str] = "sg"

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
+from evenhand.search.checkpoint import Place
 from evenhand.search.method import Method, Needs
 from evenhand.search.search import Search
 
@@ -27,6 +29,7 @@ class Themis(Method):
 
     name: ClassVar[str] = "themis"
     needs: ClassVar[Needs] = "labels"
+    resumable: ClassVar[bool] = True
     samples: int | None = None
     error: float | None = None
     confidence: float = 0.95
@@ -46,7 +49,11 @@ class Themis(Method):
         """Draw, look and count, batch by batch; the score and its margin are in the notes of the result."""
         total = self.samples or len(x) * (1 + search.limits.steps)
         drawn = discriminatory = 0
-        while drawn < total and not search.should_stop():
+        if search.place is not None:
+            drawn, discriminatory = (search.place.numbers[name] for name in ("drawn", "discriminatory"))
+        while drawn < total:
+            if search.should_stop(partial(Place, {"drawn": drawn, "discriminatory": discriminatory}, {})):
+                return
             size = min(self.batch(search), total - drawn)
             numbers = torch.arange(drawn, drawn + size, device=search.model.device)
             checked = search.look(uniform_samples(search, numbers), "global", 0, not_a_row(numbers))

@@ -28,10 +28,12 @@ from evenhand.models.trial import why_no_gradients
 from evenhand.report.page import example_cards, write_report
 from evenhand.report.statistics import read_statistics
 from evenhand.report.text import headline, html_table
+from evenhand.runs.checkpoints import Checkpoints, as_checkpoints, keeper_for
 from evenhand.runs.config import AuditConfig, SearchConfig
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.runs.subject import agreement, as_dataset, classifier_of, model_facts, model_name, names_of
+from evenhand.search.checkpoint import Keeper
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Progress, Search, SearchResult
@@ -40,6 +42,7 @@ from evenhand.search.space import ModelT, SpaceT, TableSpace
 
 FINDINGS, SUMMARY, REPORT = "findings.parquet", "summary.json", "report.html"
 SUMMARY_EXAMPLES = 5
+UNFINISHED = ("interrupted", "model-failed")  # reasons to stop after which an audit can go on from a checkpoint
 
 
 @dataclass
@@ -106,6 +109,7 @@ def audit(
     out: str | Path | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_findings: Callable[[Findings], None] = lambda findings: None,
+    checkpoints: str | Path | Checkpoints | None = None,
     **settings: Any,
 ) -> Audit:
     """Search a classifier for discriminatory pairs.
@@ -113,8 +117,9 @@ def audit(
     `data` is a built-in data set's name, the path of a schema file, a `Dataset`, or a data frame whose column `label`
     the model predicts; `protected` the attributes to change, together; `model` a model of any framework, a function of
     a data frame, `module:function`, a file or an address (default: the built-in network). The method follows from what
-    the model offers. `on_findings` sees findings on their way to the file. Without `out` the files live as long as the
-    result. Other settings: see `AuditConfig`.
+    the model offers. `on_findings` sees findings on their way to the file. An audit that was killed or stopped goes on
+    from the last of its `checkpoints` (a folder) when it is asked for again, and ends as if nothing had happened.
+    Without `out` the files live as long as the result. Other settings: see `AuditConfig`.
     """
     stages = Stages()
     with stages.timed("load"):
@@ -128,7 +133,7 @@ def audit(
         classifier, model_words = classifier_of(dataset, model, device, config.output, config.chunk_rows, config.inputs)
         config, method, why_not = _with_method(config, dataset, classifier)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
-        watch = Watch(on_progress, on_findings, interrupted)
+        watch = Watch(on_progress, on_findings, interrupted, as_checkpoints(checkpoints))
         summary = _run(config, dataset, space, classifier, method, folder, stages, watch)
         summary["model"] = model_facts(classifier, model_words, why_not) | {"agreement": summary.pop("agreement")}
         statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
@@ -136,6 +141,8 @@ def audit(
         summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
         write_json(folder / SUMMARY, summary)
         write_report(folder / REPORT, summary, statistics, dataset)
+        if watch.checkpoints is not None and summary["search"]["stopped"] not in UNFINISHED:
+            watch.checkpoints.completed()
     result = Audit(folder, read_json(folder / SUMMARY), dataset)
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
@@ -149,6 +156,7 @@ class Watch:
     on_progress: Callable[[Progress], None]
     on_findings: Callable[[Findings], None]
     interrupted: Callable[[], bool]
+    checkpoints: Checkpoints | None = None
 
 
 def _with_method(config: AuditConfig, data: Dataset, model: Classifier) -> tuple[AuditConfig, Method, str]:
@@ -186,9 +194,13 @@ def _run(
                 writer.write(findings)
                 watch.on_findings(findings)
 
-            search = search_of(config, model, space, method, sink, watch.on_progress, watch.interrupted)
+            keeper = keeper_for(watch.checkpoints, method, config, data, rows, model)
+            search = search_of(
+                config, model, space, method, sink, watch.on_progress, watch.interrupted, keeper, writer.write
+            )
             result = search.run(data.codes[rows], rows)
             remove_earlier(folder)
+        stages.seconds["search"] += result.seconds_before
     return _summary(config, data, model, rates, result, stages, started) | {"agreement": agrees}
 
 
@@ -200,6 +212,8 @@ def search_of(
     sink: Callable[[Findings], None],
     on_progress: Callable[[Progress], None],
     interrupted: Callable[[], bool],
+    keeper: Keeper | None = None,
+    replay: Callable[[Findings], None] | None = None,
 ) -> Search[SpaceT, ModelT]:
     """The search that an audit asks for."""
     return Search(
@@ -211,6 +225,8 @@ def search_of(
         sink=sink,
         on_progress=on_progress,
         interrupted=interrupted,
+        keeper=keeper,
+        replay=replay,
     )
 
 
@@ -268,6 +284,7 @@ def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[s
     return {
         "stopped": result.stopped,
         **({} if result.error is None else {"error": result.error}),
+        **({"taken_up": result.taken_up} if result.taken_up else {}),
         "seeds": result.seeds,
         "seeds_with_findings": result.seeds_with_findings,
         "tried": counts.tried,

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import AUTO, TEXT_DEFAULT
+from evenhand.methods.names import AUTO
+from evenhand.methods.registry import TEXT_DEFAULT
 from evenhand.models.classifier import OutputForm
 from evenhand.search.search import Limits
 from evenhand.search.text_space import Swap

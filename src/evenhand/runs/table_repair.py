@@ -19,7 +19,8 @@ from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing
 from evenhand.measure.choice import parse_conditions
 from evenhand.measure.verdict import Judge, Judged
-from evenhand.methods.registry import AUTO, BLACK_BOX, make_method
+from evenhand.methods.names import AUTO
+from evenhand.methods.registry import BLACK_BOX, make_method
 from evenhand.models.averaged import Averaged, save_averaged
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import one_thread

@@ -20,6 +20,7 @@ class Method(ABC, Generic[SpaceT, ModelT]):
 
     name: ClassVar[str]
     needs: ClassVar[Needs]  # what it asks of a model beyond labels
+    resumable: ClassVar[bool] = False  # whether it can go on from a checkpoint; else it starts from the beginning
 
     @abstractmethod
     def search(self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor) -> None:

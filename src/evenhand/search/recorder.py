@@ -1,7 +1,7 @@
 """Counts what a search looks at and hands over what it finds, without repetition."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evenhand.search.archive import Archive
 from evenhand.search.check import Checked
-from evenhand.search.space import Space
+from evenhand.search.space import Keys, Space
 
 Phase = Literal["global", "local"]
 PHASES: tuple[Phase, Phase] = ("global", "local")
@@ -39,6 +39,14 @@ class Findings:
 
     def __len__(self) -> int:
         return len(self.sample)
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What was seen for the first time: the keys of samples, in order, and those of them that are findings."""
+
+    keys: Keys
+    findings: Findings | None
 
 
 @dataclass
@@ -80,11 +88,17 @@ class Recorder:
     """
 
     def __init__(
-        self, space: Space[Any], sink: Callable[[Findings], None], most_findings: int | None = None, expected: int = 0
+        self,
+        space: Space[Any],
+        sink: Callable[[Findings], None],
+        most_findings: int | None = None,
+        expected: int = 0,
+        on_fresh: Callable[[Fresh], None] = lambda fresh: None,
     ) -> None:
         self.counts = Counts()
         self._space = space
         self._sink = sink
+        self._on_fresh = on_fresh
         self._most = most_findings
         self._archive = Archive()
         self._growth_every = max(1, expected // GROWTH_POINTS)
@@ -118,17 +132,31 @@ class Recorder:
             self._settled = self._thread.submit(self._settle, entries)
         self._flushed_at = time.monotonic()
 
+    def settle(self) -> None:
+        """Bring the counts up to date with all that was added, and hand over what is new, before the search goes on."""
+        self.flush()
+        self._settled.result()
+
+    def restore(self, seen: Iterable[Fresh], counts: Counts, replay: Callable[[Findings], None]) -> None:
+        """Begin where an earlier recorder was: what it had seen is not new, and its findings are replayed."""
+        for fresh in seen:
+            self._archive.add(fresh.keys)
+            if fresh.findings is not None:
+                replay(fresh.findings)
+        self.counts = counts
+
     def close(self) -> None:
         """Hand over the rest and wait until all is settled."""
         with self._thread:
-            self.flush()
-            self._settled.result()
+            self.settle()
 
     def _settle(self, entries: list[_Entry]) -> None:
         checked = Checked.joined([entry.checked for entry in entries])
         sizes = np.array([len(entry.checked) for entry in entries])
         phase = np.repeat(np.array([entry.phase for entry in entries], dtype=np.int8), sizes)
-        fresh = self._archive.add(self._space.keys(checked.x))
+        keys = self._space.keys(checked.x)
+        fresh = self._archive.add(keys)
+        fresh_keys = keys[fresh]
         hit = checked.hit.cpu().numpy()
         tried = len(hit)
         if self._most is not None:
@@ -140,11 +168,14 @@ class Recorder:
             self.counts.findings[name] += int((phase[found] == position).sum())
         self.counts.tried += tried
         self.counts.ruled_out += int(checked.ruled_out.cpu().numpy()[fresh].sum())
+        findings = None
         if len(found):
             step = np.repeat(np.array([entry.step for entry in entries], dtype=np.int32), sizes)
             seeds = torch.cat([entry.seeds for entry in entries]).cpu().numpy()
             self.counts.seeds.update(np.unique(seeds[found][seeds[found] >= 0]).tolist())
-            self._sink(self._findings(checked, found, phase, step, seeds))
+            findings = self._findings(checked, found, phase, step, seeds)
+            self._sink(findings)
+        self._on_fresh(Fresh(fresh_keys, findings))
 
     def _cut(self, fresh: NDArray[np.int64], hit: NDArray[np.bool_], tried: int) -> tuple[NDArray[np.int64], int]:
         """Stop right at the last finding that was asked for."""

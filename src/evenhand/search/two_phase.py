@@ -1,11 +1,13 @@
 """The two phases that most methods share: from seeds to first findings, then around each of them."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from evenhand.search.check import Checked
+from evenhand.search.checkpoint import Place
 from evenhand.search.draws import BLOCK_STEPS
 from evenhand.search.method import Method
 from evenhand.search.search import Search
@@ -14,8 +16,12 @@ from evenhand.search.walk import ACCEPTANCE_DRAW, Walk
 
 
 class TwoPhase(Method[SpaceT, ModelT]):
-    """How to move towards a first finding, how to move around one, whether to stay there."""
+    """How to move towards a first finding, how to move around one, whether to stay there.
 
+    Its checkpoints are of the local phase, where nearly all the time goes; before, it starts from the beginning.
+    """
+
+    resumable: ClassVar[bool] = True
     accept_failed: float = 1.0
 
     @abstractmethod
@@ -36,12 +42,21 @@ class TwoPhase(Method[SpaceT, ModelT]):
 
     def search(self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor) -> None:
         """The global phase for all seeds, then the local phase for all that it found."""
+        if search.place is None:
+            starts, start_ids, first = *self.first_findings(search, x, ids), 0
+        else:
+            place = search.place
+            starts, start_ids, first = place.checked("starts"), place.tensors["start ids"], place.numbers["block"]
+        blocks = torch.split(torch.arange(len(start_ids), device=ids.device), search.space.block_walks)
+        for block, places in enumerate(blocks[first:], start=first):
+            search.background = Place({"block": block}, {"start ids": start_ids}).with_checked("starts", starts)
+            self.local_phase(search, starts.take(places), start_ids[places])
+
+    def first_findings(self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor) -> tuple[Checked, Tensor]:
+        """The global phase for all seeds."""
         blocks = zip(torch.split(x, search.space.block_walks), torch.split(ids, search.space.block_walks), strict=True)
         found = [self.global_phase(search, *block) for block in blocks]
-        starts = Checked.joined([checked for checked, _ in found])
-        start_ids = torch.cat([block_ids for _, block_ids in found])
-        for places in torch.split(torch.arange(len(start_ids), device=ids.device), search.space.block_walks):
-            self.local_phase(search, starts.take(places), start_ids[places])
+        return Checked.joined([checked for checked, _ in found]), torch.cat([block_ids for _, block_ids in found])
 
     def global_phase(
         self, search: Search[SpaceT, ModelT], x: Tensor, ids: Tensor, iterations: int | None = None
@@ -68,8 +83,8 @@ class TwoPhase(Method[SpaceT, ModelT]):
         if not len(starts):
             return
         walk = search.walk(starts, ids, "local", BLOCK_STEPS, search.space.around(starts.x))
-        for step in range(search.limits.steps):
-            if search.should_stop():
+        for step in range(walk.step, search.limits.steps):
+            if search.should_stop(walk.place):
                 return
             checked = search.look_near(self.local_move(walk), walk.own, walk.pair, "local", step, ids)
             self.settle(walk, checked, starts)

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from evenhand.models.classifier import GradientOf
 from evenhand.search.check import Checked
+from evenhand.search.checkpoint import Place
 from evenhand.search.draws import Draws
 from evenhand.search.space import ModelT, SpaceT
 
 DRAWS_PER_STEP = 4  # which element, which direction, whether to accept, one to spare
 ACCEPTANCE_DRAW = 3
+STANDING = ("x", "own", "label", "pair", "score", "pair_score")
 SMALLEST_SALIENCY = 1e-30  # an element without any gradient is as unimportant as float32 can say
 
 
@@ -109,6 +111,23 @@ class Walk(Generic[SpaceT, ModelT]):
         self.memory = {name: field[walks] for name, field in self.memory.items()}
         self._gradient = self._moved = None
         self._draws.keep(walks)
+
+    def place(self) -> Place:
+        """All that the walks know; their random numbers follow from their step."""
+        tensors = {name: getattr(self, name) for name in STANDING}
+        tensors |= {f"memory/{name}": field for name, field in self.memory.items()}
+        cached = {"gradient": self._gradient, "moved": self._moved}
+        tensors |= {name: field for name, field in cached.items() if field is not None}
+        return Place({"step": self.step, "what": self._what}, tensors)
+
+    def restore(self, place: Place) -> None:
+        """Go on from where the same walks were in an earlier process."""
+        for name in STANDING:
+            setattr(self, name, place.tensors[name])
+        names = [name for name in place.tensors if name.startswith("memory/")]
+        self.memory = {name.removeprefix("memory/"): place.tensors[name] for name in names}
+        self.step, self._what = place.numbers["step"], place.numbers["what"]
+        self._gradient, self._moved = place.tensors.get("gradient"), place.tensors.get("moved")
 
     def _stand(self, at: Checked) -> None:
         self.x, self.own, self.label, self.pair = at.x, at.own, at.label, at.pair

@@ -1,0 +1,18 @@
+"""The names of the methods for tables and what each is: what can be known of them without importing any."""
+
+AUTO = "auto"
+DEFAULT = "margin"
+ABOUT = {
+    "margin": "our own: walks inside the margin that gradients predict",
+    "adf": "the paper's: gradients of both members of a pair",
+    "eidig": "ADF's successor: momentum, gradients refreshed now and then",
+    "probe": "our own black box: scores of a few moves, the nearest to the boundary",
+    "maft": "black box: gradients estimated from scores",
+    "labels": "black box: labels alone",
+    "genetic": "black box: a population that evolves, then random local search",
+    "sg": "symbolic generation: local trees, path constraints, a solver",
+    "aequitas": "random, then local search with learned probabilities (fully directed)",
+    "aequitas-semi": "AEQUITAS, semi-directed",
+    "aequitas-random": "AEQUITAS, random local search",
+    "themis": "uniform sampling of the domain",
+}
