@@ -1,7 +1,8 @@
 """A run's process with quick work instead of a search, for tests of everything around it: python -m tests.quick_child.
 
 All else is the real process: its limits, how it hears of its worker, what it says, how it ends. The settings of the
-run say what it does: `seed` decides the bytes of the result, `steps` how many hundredths of a second it takes.
+run say what it does: `seed` decides the bytes of the result, `steps` how many hundredths of a second it takes. It goes
+on from checkpoints as an audit does.
 """
 
 import os
@@ -11,11 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from evenhand.errors import EvenhandError
 from evenhand.service import execute
 from evenhand.service.jobs import Job
 from evenhand.service.telling import Tell
 
 STUBBORN, CRASHING, FILLING, BUSY = 101, 102, 103, 104  # seeds of runs that misbehave
+FAILING_LATE = 105  # in the middle, the first time
+KEEP_EVERY = 5  # steps
 BLOCK = 65_536
 
 
@@ -32,18 +36,49 @@ def work(job: Job, tell: Tell) -> dict[str, Any]:
     wanted = result_bytes(seed)
     stopped = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
+    kept = Kept(Path(str(job.checkpoint)), tell)
+    first = kept.step()
     with (folder / "findings.parquet").open("wb") as file:
-        for step in range(steps):
+        file.write(wanted[: BLOCK * first // steps])
+        for step in range(first, steps):
             tell("progress", phase="local", done=step, total=steps, findings=step)
             time.sleep(0.01)
             file.write(wanted[BLOCK * step // steps : BLOCK * (step + 1) // steps])
             if step == 0:
                 tell("pair", number=1)
+            if stopped or (step + 1) % KEEP_EVERY == 0:
+                kept.keep(step + 1)
+            if seed == FAILING_LATE and first == 0 and step == 20:
+                raise EvenhandError("It failed in the middle.")
             if stopped:
                 break
     (folder / "summary.json").write_text(f"{seed}\n")
     execute.flush(folder)
     return {"findings": steps, "stopped": "interrupted" if stopped else "completed", "files": {}}
+
+
+class Kept:
+    """A checkpoint as an audit's is: in a folder that is made once, and says when it was written."""
+
+    def __init__(self, folder: Path, tell: Tell) -> None:
+        self._folder, self._tell, self._made = folder, tell, folder.is_dir()
+
+    def step(self) -> int:
+        """Where the last process was, 0 where there was none."""
+        if not (self._folder / "step").is_file():
+            return 0
+        step = int((self._folder / "step").read_text())
+        self._tell("resumed", step=step)
+        return step
+
+    def keep(self, step: int) -> None:
+        """Save where this one is, and say so afterwards."""
+        if not self._made:
+            self._folder.mkdir()
+            self._made = True
+        (self._folder / ".step").write_text(str(step))
+        (self._folder / ".step").replace(self._folder / "step")
+        self._tell("saved", step=step)
 
 
 def _misbehave(seed: int) -> None:

@@ -18,7 +18,7 @@ from evenhand.models.network import save_network
 from evenhand.search.search import Progress
 from evenhand.service.execute import Lines, in_words, perform
 from evenhand.service.jobs import Job
-from evenhand.service.telling import MOST_POINTS, ProgressTeller
+from evenhand.service.telling import MOST_PAIRS, MOST_POINTS, ProgressTeller
 from tests.worlds import network_of
 
 
@@ -36,9 +36,9 @@ class Heard(list[dict[str, Any]]):
 def doing(tmp_path: Path, schema_file: Path) -> Callable[..., tuple[Heard, Path]]:
     """Does a job in this process: on the test's own people, or on a built-in data set."""
 
-    def do(kind: str, config: dict[str, Any], model: Path | None = None) -> tuple[Heard, Path]:
+    def do(kind: str, config: dict[str, Any], model: Path | None = None, **more: Any) -> tuple[Heard, Path]:
         folder, own = tmp_path / "attempt", config.get("dataset") != "census"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         heard = Heard()
         perform(
             Job(
@@ -51,6 +51,7 @@ def doing(tmp_path: Path, schema_file: Path) -> Callable[..., tuple[Heard, Path]
                 memory=8 << 30,
                 seconds=3600.0,
                 lease=60.0,
+                **more,
             ),
             heard,
         )
@@ -91,6 +92,55 @@ def test_first_pairs_are_findings_in_words(doing: Callable[..., tuple[Heard, Pat
         assert {sample["protected"][0][0], witness["protected"][0][0]} == {"female", "male"}
         assert sample["label"] != witness["label"]
         assert "hours a week" in pair["description"]
+
+
+def test_pairs_that_were_told_before_are_not_told_again(doing: Callable[..., tuple[Heard, Path]]) -> None:
+    """Nor are there more than there would have been."""
+    config = {"dataset": "census", "protected": ["sex"], "seeds": 10, "steps": 20}
+    pairs = doing("audit", config)[0].of("pair")
+    told = pairs[:3]
+    again = doing("audit", config, told=told)[0].of("pair")
+    assert not {pair["description"] for pair in told} & {pair["description"] for pair in again}
+    assert [pair["number"] for pair in told + again] == list(range(1, len(told + again) + 1))
+    assert len(told + again) <= MOST_PAIRS
+
+
+def test_an_audit_goes_on_from_its_checkpoint(
+    doing: Callable[..., tuple[Heard, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is done keeps it: its worker may be killed before the result is where it belongs."""
+    monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", "0")
+    config = {"dataset": "census", "protected": ["sex"], "seeds": 10, "steps": 20}
+    first, folder = doing("audit", config, checkpoint=str(tmp_path / "attempt" / "checkpoint"))
+    findings = (folder / "findings.parquet").read_bytes()
+    second, _ = doing("audit", config, checkpoint=str(tmp_path / "attempt" / "checkpoint"))
+    assert (folder / "findings.parquet").read_bytes() == findings
+    (resumed,) = second.of("resumed")
+    assert (resumed["step"], resumed["total"]) == (19, 20)
+    assert 0 < resumed["findings"] == max(progress.get("saved", 0) for progress in first.of("progress"))
+    assert "checkpoint" not in second[-1]["result"]["files"]
+
+
+def test_a_checkpoint_that_cannot_be_used_is_spoken_of(
+    doing: Callable[..., tuple[Heard, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", "0")
+    config = {"dataset": "census", "protected": ["sex"], "seeds": 10, "steps": 5}
+    doing("audit", config, checkpoint=str(tmp_path / "checkpoint"))
+    heard, _ = doing("audit", config | {"seed": 1}, checkpoint=str(tmp_path / "checkpoint"))
+    assert "starts from the beginning" in heard.of("note")[0]["text"]
+    assert not heard.of("resumed")
+    assert heard[-1]["event"] == "done"
+
+
+@pytest.mark.parametrize("words", ["often", "-1", "nan"])
+def test_an_interval_that_is_none_fails_in_words(
+    doing: Callable[..., tuple[Heard, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", words)
+    heard, _ = doing("audit", {"dataset": "census", "protected": ["sex"]}, checkpoint=str(tmp_path / "checkpoint"))
+    assert heard[-1]["event"] == "failed"
+    assert f"'{words}'" in heard[-1]["error"]
 
 
 def test_own_data_and_model_and_no_word_of_where_they_are(

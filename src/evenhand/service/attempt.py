@@ -15,7 +15,7 @@ from evenhand.files import cannot_write
 from evenhand.service.child import Child, words_for
 from evenhand.service.heartbeat import Heartbeat
 from evenhand.service.jobs import UNSURE, job_of
-from evenhand.service.run_folder import attempt_folder, drop, publish, tidy
+from evenhand.service.run_folder import attempt_folder, drop, publish, put_by, tidy
 from evenhand.service.settings import Service
 from evenhand.service.storage.runs import Claim, LeaseLost
 
@@ -23,7 +23,7 @@ TICK_SECONDS = 0.1
 MARGIN = 0.1  # of a lease, that a process ends by itself later than its worker would pause it
 AGAIN_SECONDS = 0.5  # before a database that did not answer is asked again
 HANGING = 4  # times the processor time that a run may take by the clock, and a minute, in case it only waits
-KILLED = "The run's process was killed from outside, perhaps for want of memory. The run begins again shortly."
+KILLED = "The run's process was killed from outside, perhaps for want of memory. The run is taken up again shortly."
 log = logging.getLogger(__name__)
 
 
@@ -134,7 +134,7 @@ class Attempt:
         state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
         assert self._folder is not None
         folder = self._folder
-        self._surely(lambda: publish(folder, lambda: self._runs.beat(self._claim)))
+        self._surely(lambda: publish(folder, self._still_held, keep_checkpoint=state != "done"))
         self._heart.stop()
         self._surely(lambda: self._runs.finish(self._claim, state, result, error))
         drop(folder)
@@ -149,14 +149,19 @@ class Attempt:
         self._without_files(lambda: self._runs.finish(self._claim, state, None, error))
 
     def _without_files(self, end: Callable[[], None]) -> None:
-        """End an attempt that leaves nothing."""
-        if self._folder is not None:
-            drop(self._folder)
-        self._heart.stop()
+        """End an attempt that leaves nothing but its last checkpoint."""
         try:
+            if self._folder is not None:
+                folder = self._folder
+                self._surely(lambda: put_by(folder, self._still_held))
+                drop(folder)
+            self._heart.stop()
             self._surely(end)
         except LeaseLost:
             self._leave()
+
+    def _still_held(self) -> None:
+        self._runs.beat(self._claim)
 
     def _leave(self) -> None:
         """The run belongs to another worker, or to nobody any more: what this one made of it must go."""

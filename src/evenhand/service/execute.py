@@ -3,7 +3,7 @@
 It says what happens as lines of JSON on its output. On its input its worker says again and again for how many seconds
 more the run is surely theirs. The process ends when nothing comes in that time, or when the input is closed: it never
 outlives its worker, nor does it go on beside a process that does the same. SIGTERM asks it to stop: an audit then keeps
-what it has found.
+what it has found. An audit also writes checkpoints, from which the next process goes on if this one is killed.
 """
 
 import os
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import EvenhandError
 from evenhand.service.jobs import UNSURE, Job, figures_of
-from evenhand.service.limits import end_with_parent, leave_network, limit_memory, limit_processor
+from evenhand.service.limits import end_with_parent, leave_network, let_others_go_first, limit_memory, limit_processor
 from evenhand.service.requests import Request, request_of
 from evenhand.service.telling import FirstPairs, ProgressTeller, Tell, Teller
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset
+    from evenhand.runs.checkpoints import Checkpoints
 
 NO_MEMORY = ("allocate memory", "bad_alloc", "bad allocation", "Unable to allocate", "start new thread")
 
@@ -45,6 +46,7 @@ def main() -> None:
             return
         job = Job.of_text(line)
         threading.Thread(target=_end_with, args=(worker, job.lease), daemon=True).start()
+        let_others_go_first()
         notes += limits_for(job)
         for note in filter(None, notes):
             tell("note", text=note)
@@ -140,12 +142,12 @@ def done(job: Job, tell: Tell) -> dict[str, Any]:
 
     request, folder = request_of(job.kind, job.config), Path(job.folder)
     with _model_at_hand(job) as model:
-        summary = KINDS[job.kind](request, _data_of(job, request), model, folder, tell)
+        summary = KINDS[job.kind](request, _data_of(job, request), model, job, tell)
     if (folder / "findings.parquet").is_file():
         tell("progress", phase="index", done=0, total=1)
         findings.write_index(folder / "findings.parquet")
     flush(folder)
-    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
     failed = summary.get("search", {}).get("error")
     if failed:
         failed = in_words(EvenhandError(failed), job)
@@ -188,37 +190,70 @@ def flush(folder: Path) -> None:
             os.close(handle)
 
 
-def _audit(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:
+def _audit(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:
     from evenhand.runs.audit import audit
 
-    names = request.protected or data.schema.protected
+    names, progress = request.protected or data.schema.protected, ProgressTeller(tell)
     done = audit(
         data,
         names,
         model=model,
-        out=folder,
-        on_progress=ProgressTeller(tell).search,
-        on_findings=FirstPairs(tell, data, names),
+        out=job.folder,
+        on_progress=progress.search,
+        on_findings=FirstPairs(tell, data, names, job.told),
+        checkpoints=_checkpoints(job, tell, progress),
         **request.settings(),
     )
     return done.summary
 
 
-def _measure(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:
+def _checkpoints(job: Job, tell: Tell, progress: ProgressTeller) -> "Checkpoints | None":
+    """Those of an audit stay until its run is over: its worker may be killed when it puts the result away."""
+    from evenhand.runs.checkpoints import Checkpoints, News
+
+    def on_news(news: News) -> None:
+        if news.kind == "resumed":
+            progress.resumed(news.step, news.total, news.findings, news.seconds)
+        elif news.kind == "saved":
+            tell("progress", saved=news.findings)
+        else:
+            tell("note", text=news.text)
+
+    if job.checkpoint is None:
+        return None
+    return Checkpoints(Path(job.checkpoint), checkpoint_seconds(), on_news, keep=True)
+
+
+def checkpoint_seconds() -> float:
+    """How often an audit writes a checkpoint: $EVENHAND_CHECKPOINT_SECONDS, or as often as usual."""
+    from evenhand.runs.checkpoints import SECONDS
+
+    given = os.environ.get("EVENHAND_CHECKPOINT_SECONDS", "")
+    try:
+        seconds = float(given or SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise EvenhandError(f"EVENHAND_CHECKPOINT_SECONDS is a number of seconds from 0; '{given}' is not.")
+    return seconds
+
+
+def _measure(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:
     from evenhand.runs.measure import measure_table
 
     settings, on_progress = request.settings(), ProgressTeller(tell).count
-    return measure_table(data, request.protected, model=model, out=folder, on_progress=on_progress, **settings).summary
+    done = measure_table(data, request.protected, model=model, out=job.folder, on_progress=on_progress, **settings)
+    return done.summary
 
 
-def _repair(request: Request, data: "Dataset", model: str | None, folder: Path, tell: Tell) -> dict[str, Any]:
+def _repair(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:
     from evenhand.runs.table_repair import repair_table
 
     settings, on_step = request.settings(), ProgressTeller(tell).step
-    return repair_table(data, request.protected, model=model, out=folder, on_step=on_step, **settings).summary
+    return repair_table(data, request.protected, model=model, out=job.folder, on_step=on_step, **settings).summary
 
 
-KINDS: dict[str, Callable[[Request, "Dataset", str | None, Path, Tell], dict[str, Any]]] = {
+KINDS: dict[str, Callable[[Request, "Dataset", str | None, Job, Tell], dict[str, Any]]] = {
     "audit": _audit,
     "measure": _measure,
     "repair": _repair,

@@ -1,16 +1,19 @@
 """What a run's own process is told, and the figures of its result that lists and pages show."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import EvenhandError
 from evenhand.service.requests import is_id, request_of
+from evenhand.service.run_folder import checkpoint_of
 
 UNSURE = 75  # the exit code of a process that was not told in time that the run is its worker's
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from evenhand.service.settings import Service
     from evenhand.service.storage.runs import Claim
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 class Job:
     """Everything that a run needs, so that its process never asks the database."""
 
-    folder: str  # where the results go; it is there and empty
+    folder: str  # where the results go; it is there, and empty but for a checkpoint
     kind: str
     config: dict[str, Any]  # see `requests`
     table: str | None  # path of an uploaded table; None: the data set is built in
@@ -28,6 +31,8 @@ class Job:
     memory: int  # bytes
     seconds: float  # of the processor
     lease: float  # seconds for which the run is its worker's, unless it says more
+    checkpoint: str | None = None  # path of the folder for checkpoints; it need not be there
+    told: list[dict[str, Any]] = field(default_factory=list)  # example pairs that people have been shown before
 
     def text(self) -> str:
         """As one line."""
@@ -45,9 +50,10 @@ def job_of(service: "Service", claim: "Claim", folder: Path) -> Job:
     table = schema = model = None
     if is_id(request.dataset):
         data = service.assets.dataset(request.dataset, claim.project)
-        if data.schema_text is None:
+        schema = service.runs.get(claim.run).schema_text or data.schema_text  # as it was when the run was asked for
+        if schema is None:
             raise EvenhandError(f"The table '{data.name}' has no schema yet. Say first what its columns mean.")
-        table, schema = str(service.assets.dataset_path(data)), data.schema_text
+        table = str(service.assets.dataset_path(data))
     if request.model is not None:
         model = str(service.assets.model_path(service.assets.model(request.model, claim.project)))
     settings = service.settings
@@ -61,7 +67,17 @@ def job_of(service: "Service", claim: "Claim", folder: Path) -> Job:
         memory=settings.run_memory,
         seconds=settings.run_seconds,
         lease=service.runs.lease_seconds,
+        checkpoint=str(checkpoint_of(folder)),
+        told=list(_told(service, claim.run)),
     )
+
+
+def _told(service: "Service", run: str) -> "Iterator[dict[str, Any]]":
+    """The example pairs that earlier attempts have told."""
+    last = 0
+    while events := service.runs.events(run, after=last):
+        last = events[-1].id
+        yield from (event.data for event in events if event.kind == "pair")
 
 
 def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:

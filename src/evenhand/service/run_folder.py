@@ -3,6 +3,9 @@
 An attempt writes into `attempt-N.partial`, N being the number of its lease, which nobody else ever has. Its files move
 up when it is done, by whoever holds the run. Since a worker may sleep between the question whether it holds the run
 and the move, both happen under a lock on the folder: a later holder waits, looks, and clears away what came before.
+
+An attempt's checkpoints are in a folder of their own, `checkpoint`. The next attempt takes it over by moving it, so an
+older process that still lives cannot write to it any more. While nobody makes an attempt it lies in the run's folder.
 """
 
 import os
@@ -20,20 +23,37 @@ if TYPE_CHECKING:
 
 PARTIAL = ".partial"
 LAST = "summary.json"  # the file that says that the others are there
+CHECKPOINT = "checkpoint"
 
 
 def attempt_folder(home: "Home", claim: "Claim") -> Path:
-    """The folder of this attempt, empty."""
-    folder = home.run(claim.run) / f"attempt-{claim.lease}{PARTIAL}"
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    """The folder of this attempt: empty, but for the checkpoint of the newest one before it.
+
+    A worker that slept since it claimed the run takes nothing from those that came after it.
+    """
+    run = home.run(claim.run)
+    folder = run / f"attempt-{claim.lease}{PARTIAL}"
+    run.mkdir(parents=True, exist_ok=True)
+    with locked(run):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        if not any(_number(attempt) > claim.lease for attempt in _attempts(run)):
+            _put_by(run)
+            with suppress(FileNotFoundError):
+                (run / CHECKPOINT).rename(checkpoint_of(folder))
     return folder
 
 
-def publish(attempt: Path, still_held: Callable[[], object]) -> None:
+def checkpoint_of(attempt: Path) -> Path:
+    """The folder of an attempt's checkpoints; it need not be there."""
+    return attempt / CHECKPOINT
+
+
+def publish(attempt: Path, still_held: Callable[[], object], keep_checkpoint: bool = False) -> None:
     """Make the files of an attempt the run's result; `still_held` raises where the run belongs to somebody else.
 
-    The empty folder of the attempt stays until the run is finished: it tells `sweep` where to look.
+    The folder of the attempt stays until the run is finished: it tells `sweep` where to look, and its checkpoint is
+    there for the next attempt if this one dies now. That of a run that may be gone on with later is kept with it.
     """
     folder = attempt.parent
     with locked(folder):
@@ -42,8 +62,16 @@ def publish(attempt: Path, still_held: Callable[[], object]) -> None:
             if path != attempt:
                 _remove(path)
         for path in sorted(attempt.iterdir(), key=lambda path: path.name == LAST):
-            path.replace(folder / path.name)
+            if keep_checkpoint or path != checkpoint_of(attempt):
+                path.replace(folder / path.name)
         _flush(folder)
+
+
+def put_by(attempt: Path, still_held: Callable[[], object]) -> None:
+    """Keep the checkpoint of an attempt that leaves nothing else; `still_held` as in `publish`."""
+    with suppress(OSError), locked(attempt.parent):  # without it nothing is lost but time
+        still_held()
+        _put_by(attempt.parent)
 
 
 def drop(attempt: Path) -> None:
@@ -78,14 +106,37 @@ def _swept(folder: Path, runs: "Runs") -> list[Path]:
     held = run.state in ("running", "cancelling")
     kept = f"attempt-{run.lease}{PARTIAL}" if held else None
     finished = held or run.result is not None
+    if run.state != "done" and (kept is None or not (folder / kept).is_dir()):  # a claim may be without its folder yet
+        _put_by(folder)
     doomed = [path for path in folder.iterdir() if path.name != kept and (_is_attempt(path) or not finished)]
+    if run.state != "done":
+        doomed = [path for path in doomed if path.name != CHECKPOINT]
     for path in doomed:
         _remove(path)
     return doomed
 
 
+def _put_by(run: Path) -> None:
+    """Move the checkpoint of the newest attempt that has one to the run's folder, unless there is one.
+
+    One that is there is newer: an attempt takes it with it when it begins.
+    """
+    having = [path for path in _attempts(run) if checkpoint_of(path).is_dir()]
+    if having and not (run / CHECKPOINT).is_dir():
+        checkpoint_of(max(having, key=_number)).rename(run / CHECKPOINT)
+
+
+def _attempts(run: Path) -> list[Path]:
+    return [path for path in run.iterdir() if _is_attempt(path)]
+
+
 def _is_attempt(path: Path) -> bool:
     return path.name.startswith("attempt-") and path.suffix == PARTIAL
+
+
+def _number(attempt: Path) -> int:
+    number = attempt.stem.removeprefix("attempt-")
+    return int(number) if number.isdecimal() else 0
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
@@ -48,6 +48,11 @@ class ProgressTeller:
                 self._grow(round(progress.seconds, 2), progress.findings)
             self._say(progress.phase, progress.done, progress.total, progress.left, progress.findings, progress.seconds)
 
+    def resumed(self, step: int, total: int, findings: int, seconds: float) -> None:
+        """That the work goes on from a checkpoint; the curve has the time before in one piece."""
+        self._points = [(0.0, 0), (round(seconds, 2), findings)]
+        self._tell("resumed", step=step, total=total, findings=findings, seconds=round(seconds, 2))
+
     def count(self, what: str, done: int, total: int) -> None:
         """So many of so many."""
         if self._due(what):
@@ -85,10 +90,15 @@ class ProgressTeller:
 
 
 class FirstPairs:
-    """Says the first findings in words: of each batch the ones with the largest score gaps, until there are enough."""
+    """Says the first findings in words: of each batch the ones with the largest score gaps, until there are enough.
 
-    def __init__(self, tell: Tell, data: "Dataset", protected: list[str]) -> None:
-        self._tell, self._data, self._told = tell, data, 0
+    Pairs that an earlier attempt at the same run has `told` are counted, and not told again.
+    """
+
+    def __init__(self, tell: Tell, data: "Dataset", protected: list[str], told: Sequence[dict[str, Any]] = ()) -> None:
+        self._tell, self._data = tell, data
+        self._known = {pair["description"] for pair in told if "description" in pair}
+        self._told = len(told)
         self._protected = data.schema.protected_indices(protected)
 
     def __call__(self, findings: "Findings") -> None:
@@ -97,8 +107,10 @@ class FirstPairs:
         if room > 0:
             gap = abs(findings.score - findings.witness_score)
             for row in (-gap).argsort(kind="stable")[:room]:
-                self._tell("pair", number=self._told + 1, **self._words(findings, int(row)))
-                self._told += 1
+                words = self._words(findings, int(row))
+                if words["description"] not in self._known:
+                    self._told += 1
+                    self._tell("pair", number=self._told, **words)
 
     def _words(self, findings: "Findings", row: int) -> dict[str, Any]:
         from evenhand.report.page import card

@@ -1,7 +1,8 @@
 """A worker: claims runs, one after the other, and sees each of them through to its end.
 
 Each run has a process of its own (`execute`). A run whose worker is killed is taken up by another when its lease has
-ended. It then starts again from its beginning: the same seed gives the same findings, so nothing is lost but time.
+ended. An audit then goes on from its last checkpoint, everything else from its beginning; either way the result is the
+same as if nothing had happened.
 """
 
 import logging
