@@ -20,7 +20,8 @@ from bench.aequitas_reference import aequitas_ratio
 from bench.reference import Reference
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.methods.adf import ADF
-from evenhand.methods.registry import DEFAULT, make_method
+from evenhand.methods.names import DEFAULT
+from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module

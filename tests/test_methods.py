@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import DEFAULT, METHODS, make_method
+from evenhand.methods.names import DEFAULT
+from evenhand.methods.registry import METHODS, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
 from evenhand.search.recorder import Findings

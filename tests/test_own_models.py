@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import evenhand
 from evenhand.cli.main import app
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import BLACK_BOX, DEFAULT
+from evenhand.methods.names import DEFAULT
+from evenhand.methods.registry import BLACK_BOX
 from evenhand.search.recorder import Findings
 from tests.adapter_world import people, raw_people
 

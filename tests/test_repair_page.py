@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from evenhand.data.schema import Schema
-from evenhand.report.repair_page import render_repair, sentences
+from evenhand.report.repair_page import render_repair
+from evenhand.report.repair_sentences import sentences
 from evenhand.runs.repair import paired
 from evenhand.runs.table_repair import repair_table
 from tests.repair_world import DOMAINS, QUICK, repaired, row_of, table, trained

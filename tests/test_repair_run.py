@@ -18,7 +18,7 @@ from evenhand.measure.verdict import Judged, Verdict
 from evenhand.models.classifier import Classifier
 from evenhand.models.loading import load_module
 from evenhand.repair.table_methods import Workshop
-from evenhand.report.repair_page import sentences
+from evenhand.report.repair_sentences import sentences
 from evenhand.runs import table_repair as repair_run
 from evenhand.runs.repair import Repair
 from evenhand.runs.table_repair import repair_table

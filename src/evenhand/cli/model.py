@@ -24,7 +24,8 @@ def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json 
       evenhand model people.toml --model net.onnx --inputs onehot
     """
     from evenhand.data.dataset import load_dataset
-    from evenhand.methods.registry import AUTO, METHODS, chosen_method
+    from evenhand.methods.names import AUTO
+    from evenhand.methods.registry import METHODS, chosen_method
     from evenhand.models.conformance import conformance
     from evenhand.models.loading import load_module
     from evenhand.report.text import agreement_text

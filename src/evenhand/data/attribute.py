@@ -1,14 +1,16 @@
 """One column: how its raw values become codes, and how codes become words again."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
 from evenhand.data.notation import USUAL, Notation, number_text
 from evenhand.errors import EvenhandError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ANY_OTHER = "*"  # among the categories of an attribute: every value that is not listed
 LARGEST_CODE = 2**24  # float32, in which networks read codes, is exact up to here
@@ -164,7 +166,7 @@ class Attribute(BaseModel):
         """How many codes the domain has."""
         return self.domain[1] - self.domain[0] + 1
 
-    def encode(self, raw: pd.Series, notation: Notation = USUAL) -> NDArray[np.int32]:
+    def encode(self, raw: "pd.Series", notation: Notation = USUAL) -> NDArray[np.int32]:
         """Raw values to codes, out-of-domain ones included: what a network is trained on."""
         values = raw.astype("string").str.strip()
         absent = values.isna() | (values == "")
@@ -185,7 +187,9 @@ class Attribute(BaseModel):
             codes[present] = self._encode_categories(values[present])
         return codes
 
-    def read_otherwise(self, raw: pd.Series, codes: NDArray[np.int32], notation: Notation = USUAL) -> NDArray[np.bool_]:
+    def read_otherwise(
+        self, raw: "pd.Series", codes: NDArray[np.int32], notation: Notation = USUAL
+    ) -> NDArray[np.bool_]:
         """(n,) where a code says another number than the table: rounded to the step, or filled in where one is missing.
 
         A bin is no other number: it is said as a range.
@@ -199,7 +203,7 @@ class Attribute(BaseModel):
         with np.errstate(invalid="ignore"):
             return np.asarray(filled | (np.abs(numbers - codes * self.step) > 1e-6 * self.step))
 
-    def _encode_numbers(self, values: pd.Series, notation: Notation) -> NDArray[np.int32]:
+    def _encode_numbers(self, values: "pd.Series", notation: Notation) -> NDArray[np.int32]:
         numbers = _numbers(values.replace({"false": "0", "true": "1"}), notation)
         self._reject(values, ~np.isfinite(numbers), "is not a number")
         if self.edges:
@@ -213,14 +217,14 @@ class Attribute(BaseModel):
         self._reject(values, np.abs(codes) > LARGEST_CODE, "is too large for this width")
         return codes.astype(np.int32)
 
-    def _encode_categories(self, values: pd.Series) -> NDArray[np.int32]:
+    def _encode_categories(self, values: "pd.Series") -> NDArray[np.int32]:
         code_of = {value.strip(): code for code, group in enumerate(self.categories) for value in as_list(group)}
         other = code_of.pop(ANY_OTHER, -1)
         codes = values.map(code_of).fillna(other).to_numpy().astype(np.int32)
         self._reject(values, codes == -1, "is not among the categories")
         return codes
 
-    def _reject(self, values: pd.Series, wrong: NDArray[np.bool_], reason: str) -> None:
+    def _reject(self, values: "pd.Series", wrong: NDArray[np.bool_], reason: str) -> None:
         if wrong.any():
             first = int(np.argmax(wrong))
             raise EvenhandError(
@@ -280,8 +284,10 @@ def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
     return np.asarray(np.round(np.asarray(codes) * step, min(digits, 300)), dtype=np.float64)
 
 
-def _numbers(texts: pd.Series, notation: Notation) -> NDArray[np.float64]:
+def _numbers(texts: "pd.Series", notation: Notation) -> NDArray[np.float64]:
     """Text as numbers; not a number where it is none."""
+    import pandas as pd
+
     parsed = pd.to_numeric(notation.plain(texts), errors="coerce")
     return np.asarray(parsed.to_numpy(dtype=np.float64, na_value=np.nan))
 

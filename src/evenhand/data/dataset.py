@@ -4,16 +4,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import repeated
 from evenhand.data.notation import USUAL
 from evenhand.data.schema import Schema
-from evenhand.data.tables import is_text, read_table, text_column
 from evenhand.errors import EvenhandError, unknown_name
+
+if TYPE_CHECKING:  # schemas alone are read by processes that never open a table
+    import pandas as pd
 
 BUILTIN = Path(str(resources.files("evenhand.data") / "builtin"))
 
@@ -82,14 +84,18 @@ def load_schema(name_or_path: str) -> Schema:
 
 def load_dataset(name_or_path: str) -> Dataset:
     """A built-in data set by name, or the table that a schema file names."""
+    from evenhand.data.tables import read_table
+
     path = schema_path(name_or_path)
     schema = Schema.load(path)
     frame = read_table(path.parent / schema.file, schema.separator)
     return encode(schema, frame)
 
 
-def encode(schema: Schema, frame: pd.DataFrame) -> Dataset:
+def encode(schema: Schema, frame: "pd.DataFrame") -> Dataset:
     """Codes and labels of a raw table."""
+    from evenhand.data.tables import is_text, text_column
+
     wanted = [attribute.column for attribute in schema.attributes] + [schema.label.column]
     _check_columns(schema, wanted, list(map(str, frame.columns)))
     if frame.empty:
@@ -125,7 +131,7 @@ def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> Non
         )
 
 
-def _labels(schema: Schema, column: pd.Series) -> NDArray[np.int64]:
+def _labels(schema: Schema, column: "pd.Series") -> NDArray[np.int64]:
     values = column.astype("string").str.strip()
     codes = values.map({value: code for code, value in enumerate(schema.label.values)})
     if codes.isna().any():

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import Attribute, as_list, as_text, multiples
@@ -70,6 +69,8 @@ def _listed(attribute: Attribute, values: list[Any]) -> NDArray[np.bool_]:
 
 def _code_of(attribute: Attribute, value: Any) -> int:
     if attribute.kind == "number" and (number := _as_number(value)) is not None:
+        import pandas as pd
+
         return int(attribute.encode(pd.Series([repr(number)]))[0])
     known = dict(zip(attribute.texts(), range(attribute.domain[0], attribute.domain[1] + 1), strict=True))
     if attribute.kind != "number":

@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -13,7 +15,7 @@ class Notation:
     decimal: str = "."
     thousands: str = ""
 
-    def plain(self, values: pd.Series) -> pd.Series:
+    def plain(self, values: "pd.Series") -> "pd.Series":
         """Numbers as programs write them; None for what is no number in this notation."""
         if self == USUAL:
             return values

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from evenhand.gate.decision import Verdict
-from evenhand.methods.registry import AUTO
+from evenhand.methods.names import AUTO
 from evenhand.models.classifier import OutputForm
 from evenhand.runs.config import Checked
 

@@ -8,11 +8,12 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import METHODS
+from evenhand.methods.names import ABOUT as METHOD_WORDS
 from evenhand.report.card_limits import limits_of
 from evenhand.report.commands import from_python, measure_command, shareable
 from evenhand.report.page import moment
-from evenhand.report.repair_page import ABOUT, sentences
+from evenhand.report.repair_page import ABOUT
+from evenhand.report.repair_sentences import sentences
 from evenhand.report.strong_words import has_strong_words
 from evenhand.report.text import budget_text, command_line, counted, example_text, joined, percent, ruled_out_text
 from evenhand.report.text_sentences import (
@@ -112,7 +113,7 @@ def fenced(text: str) -> str:
 def _audit(summary: dict[str, Any]) -> CardRun:
     """An audit of a table or of texts."""
     texts, search, config = _is_text(summary), summary["search"], summary["config"]
-    about = method_text(config["method"]) if texts else f"{config['method']}: {METHODS[config['method']].about}"
+    about = method_text(config["method"]) if texts else f"{config['method']}: {METHOD_WORDS[config['method']]}"
     found = kept_findings(summary) if texts else search["findings"]["total"]
     share = success_rate(summary) if texts else search["success_rate"]
     noun = "text" if texts else "sample"

@@ -1,6 +1,5 @@
 """The report: one HTML file that needs no network and explains itself."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -11,10 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.files import write_text
-from evenhand.methods.registry import METHODS
-from evenhand.report.charts import Point, growth_chart, rate_bar, share_bars
+from evenhand.methods.names import ABOUT
+from evenhand.report.charts import growth_chart, rate_bar, share_bars
 from evenhand.report.commands import from_python
 from evenhand.report.flips import flip_matrix, pair_rows, spread_rows
+from evenhand.report.pairs import Card, Side, growth_points
 from evenhand.report.statistics import Codes, Example, Statistics
 from evenhand.report.text import (
     STOPPED,
@@ -29,26 +29,6 @@ from evenhand.report.text import (
     percent,
     reading_text,
 )
-
-
-@dataclass(frozen=True)
-class Side:
-    """One member of an example pair; each of its protected values comes with whether it differs."""
-
-    role: str
-    protected: list[tuple[str, bool]]
-    label: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Card:
-    """An example pair in words."""
-
-    description: str
-    sides: list[Side]
-    score_of: str
-    origin: str
 
 
 def write_report(path: Path, summary: dict[str, Any], statistics: Statistics, data: Dataset) -> Path:
@@ -71,7 +51,7 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         goal=schema.label.text(schema.label.favourable_code),
         goal_is_favourable=schema.label.favourable is not None,
         budget=budget_text(summary),
-        method_about=METHODS[summary["config"]["method"]].about,
+        method_about=ABOUT[summary["config"]["method"]],
         stopped=STOPPED[summary["search"]["stopped"]],
         rates=_rates(summary),
         offers=offers_text(summary["model"]),
@@ -121,14 +101,6 @@ def _rates(summary: dict[str, Any]) -> list[dict[str, Any]]:
     rates.append(generated)
     most = max([rate["rate"] for rate in rates] + [rate["interval"][1] for rate in rates if rate["interval"]])
     return [rate | {"bar": rate_bar(rate["rate"], rate["interval"], most or 1)} for rate in rates]
-
-
-def growth_points(summary: dict[str, Any]) -> list[Point]:
-    """The points of the growth curve, the end of the search included."""
-    search = summary["search"]
-    end = (search["tried"], search["generated"]["total"], search["findings"]["total"])
-    points = [(int(tried), int(generated), int(found)) for tried, generated, found in search["growth"]]
-    return points if points and points[-1] == end else [*points, end]
 
 
 def moment(started: str) -> str:

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from evenhand.data.attribute import Attribute
-from evenhand.methods.registry import AUTO, DEFAULT, METHODS
+from evenhand.methods.names import ABOUT, AUTO, DEFAULT
 
 STOPPED = {
     "completed": "the whole budget was used",
@@ -76,7 +76,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
             if "agreement" in summary["model"]
             else []
         ),
-        ("method", f"{summary['config']['method']}: {METHODS[summary['config']['method']].about}"),
+        ("method", f"{summary['config']['method']}: {ABOUT[summary['config']['method']]}"),
         ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
         ("in the data itself", rate_text(summary["data_rate"]["all"])),
         ("budget", budget_text(summary)),

@@ -7,7 +7,8 @@ from typing import Any
 from evenhand.files import write_text
 from evenhand.report.charts import rate_bar
 from evenhand.report.flips import MOST_PAIRS, Matrix, PairRow
-from evenhand.report.page import growth_points, moment, template
+from evenhand.report.page import moment, template
+from evenhand.report.pairs import growth_points
 from evenhand.report.strong_words import has_strong_words
 from evenhand.report.text import STOPPED, budget_text
 from evenhand.report.text_marks import Part, excerpt, marks

@@ -1,0 +1,82 @@
+"""The result of a repair in sentences: rates and accuracy before and after, and what it costs."""
+
+import math
+from typing import Any
+
+from evenhand.report.text import percent
+
+MUCH = 0.02  # accuracy that protected attributes are worth before the report says so
+
+
+def sentences(summary: dict[str, Any]) -> list[str]:
+    """The result in sentences that say population and interval."""
+    rows = {row["name"]: row for row in summary["rows"]}
+    before, chosen = summary["rows"][0], rows.get(summary["chosen"] or "")
+    if chosen is None:
+        return [f"No repair keeps to the condition {summary['config']['choose']}, so no model was written."]
+    found = [
+        f"Discriminatory samples over {chosen['uniform']['population']}: {_rate(before['uniform'])} before, "
+        f"{_rate(chosen['uniform'])} after."
+    ]
+    if chosen["people"] is not None:
+        found.append(
+            f"Discriminatory people among the {chosen['people']['population']}: {_rate(before['people'])} before, "
+            f"{_rate(chosen['people'])} after."
+        )
+    if chosen["remaining"] is not None:
+        found.append(
+            f"Of {chosen['remaining']['samples']:,} {chosen['remaining']['population']} against the model as it was, "
+            f"{percent(chosen['remaining']['rate'], 2)} are findings still."
+        )
+    return [*found, *_accuracy_sentences(before, chosen, rows), *_cost(rows), *summary["notes"]]
+
+
+def _accuracy_sentences(before: dict[str, Any], chosen: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Accuracy against the model as it was, with an interval, and against a blind one."""
+    if chosen["accuracy"] is None:
+        return [
+            "No rows are held out. On training rows that no repair was fitted on (the model as it was may have been): "
+            f"accuracy {before['validation_accuracy']:.2%} before, {chosen['validation_accuracy']:.2%} after."
+        ]
+    low, high = chosen["accuracy_change"]["interval"]
+    text = (
+        f"Accuracy on held-out data: {before['accuracy']:.2%} before, {chosen['accuracy']:.2%} after; the change is "
+        f"between {100 * low:+.2f} and {100 * high:+.2f} percentage points (95% interval, the same rows)."
+    )
+    if chosen["auc"] is not None and before["auc"] is not None:
+        text += f" Area under the ROC curve: {before['auc']:.4f} before, {chosen['auc']:.4f} after."
+    blind = rows.get("blind")
+    if blind is not None and chosen is not blind:
+        text += f" The blind reference: {blind['accuracy']:.2%}."
+    return [text]
+
+
+def _cost(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """What it costs not to read the protected attributes at all."""
+    blind, retrained = rows.get("blind"), rows.get("retrained")
+    if blind is None or retrained is None:
+        return []
+    repeats, where = blind["repeats"], "held-out rows"
+    spreads = [row["over_repeats"]["accuracy"] for row in (retrained, blind)]
+    if spreads[0] is None:
+        where = "training rows set aside"
+        spreads = [{"mean": row["validation_accuracy"], "spread": 0.0} for row in (retrained, blind)]
+    lost = 100 * (spreads[0]["mean"] - spreads[1]["mean"])
+    noise = 100 * math.hypot(spreads[0]["spread"], spreads[1]["spread"]) if repeats > 1 else None
+    price = f"costs {lost:.2f} percentage points of accuracy" if lost > 0 else "costs no accuracy"
+    text = (
+        f"Not reading the protected attributes at all {price} on {where}, comparing the means of {repeats} "
+        f"{'networks' if repeats > 1 else 'network'} trained with and without them"
+    )
+    if lost <= 0:
+        text += f", {-lost:.2f} percentage points in favour of those without"
+    if noise is not None:
+        text += f" (standard deviation of such a difference over repeats: {noise:.2f})"
+    if lost > 100 * MUCH:
+        text += ". The protected attributes carry much of what the label holds"
+    return [f"{text}."]
+
+
+def _rate(rate: dict[str, Any]) -> str:
+    low, high = rate["interval"]
+    return f"{percent(rate['rate'], 2)} ({rate['confidence']:.0%} interval {low:.2%} to {high:.2%})"
