@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,16 @@ settings.load_profile("untimed")
 def _one_torch_thread() -> None:
     """Several test processes share the machine; torch's threads would fight."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_runs_in_the_users_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands keep their runs: those of tests, and of the processes that tests start, in a folder of the tests'."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "EVENHAND_HOME" not in os.environ:
+            patch.setenv("EVENHAND_HOME", str(tmp_path_factory.mktemp("home")))
+        patch.delenv("EVENHAND_DATABASE", raising=False)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -90,14 +90,17 @@ def test_json_is_json_and_quiet_is_quiet(tmp_path: Path) -> None:
     assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
-def test_each_and_default_folders(tmp_path: Path) -> None:
+def test_each_has_a_run_and_a_folder_of_its_own(tmp_path: Path) -> None:
     arguments = ["audit", "census", "--protected", "race,sex", "--each", "--seeds", "20", "--steps", "5", "--json"]
-    done = evenhand(*arguments, cwd=tmp_path)
-    assert [summary["protected"] for summary in json.loads(done.stdout)] == [["race"], ["sex"]]
-    assert (tmp_path / "evenhand-out" / "census-race-sex" / "race" / "report.html").is_file()
-    evenhand(*arguments, cwd=tmp_path)
-    folders = sorted(path.name for path in (tmp_path / "evenhand-out").iterdir())
-    assert folders == ["census-race-sex", "census-race-sex-2"]
+    kept = json.loads(evenhand(*arguments, cwd=tmp_path).stdout)
+    assert [summary["protected"] for summary in kept] == [["race"], ["sex"]]
+    home = Path(os.environ["EVENHAND_HOME"])
+    assert [summary["folder"] for summary in kept] == [str(home / "runs" / summary["run"]) for summary in kept]
+    assert all((Path(summary["folder"]) / "report.html").is_file() for summary in kept)
+    assert not list(tmp_path.iterdir())
+    named = json.loads(evenhand(*arguments, "--out", "mine", cwd=tmp_path).stdout)
+    assert [summary["folder"] for summary in named] == ["mine/race", "mine/sex"]
+    assert "run" not in named[0]
 
 
 def test_limits_are_said(tmp_path: Path) -> None:

@@ -119,11 +119,13 @@ def test_a_retrained_model_is_a_file_to_audit_and_its_command_makes_it_again(run
     assert audit.code == 0
 
 
-def test_without_a_folder_a_new_one_is_made_each_time(run: Run) -> None:
-    for _ in range(2):
-        command = ["repair", "people.toml", "-p", "a0", "--model", "net.safetensors", "--by", "average", *QUICK]
-        assert run(*command, "--quiet").code == 0
-    assert files("evenhand-out") == {"people-a0-repair", "people-a0-repair-2"}
+def test_without_a_folder_each_repair_is_a_run_that_is_kept(run: Run) -> None:
+    command = ["repair", "people.toml", "-p", "a0", "--model", "net.safetensors", "--by", "average", *QUICK]
+    one, other = (json.loads(run(*command, "--json", "--quiet").out) for _ in range(2))
+    assert one["run"] != other["run"]
+    for repair_run in (one, other):
+        assert files(repair_run["folder"]) >= MODEL_FILES
+    assert not Path("evenhand-out").exists()
 
 
 @pytest.mark.parametrize(

@@ -104,14 +104,18 @@ def test_an_audit_of_my_own_texts(files: UserFiles, evenhand: Evenhand) -> None:
     assert Path("again.html").read_text() == Path("a/report.html").read_text()
 
 
-def test_json_quiet_and_default_folders(files: UserFiles, evenhand: Evenhand) -> None:
+def test_json_quiet_and_runs_that_are_kept(files: UserFiles, evenhand: Evenhand) -> None:
     done = evenhand(*command(files, "--json", "--quiet", "--method", "adf-hotflip", "--set", "local=random"))
     summary = json.loads(done.out)
     assert done.err == ""
-    assert (summary["folder"], summary["config"]["settings"]) == ("evenhand-out/my-gender", {"local": "random"})
+    assert summary["config"]["settings"] == {"local": "random"}
+    shown = json.loads(evenhand("runs", "show", summary["run"], "--json").out)
+    assert (shown["state"], shown["place"], shown["folder"]) == ("done", "terminal", summary["folder"])
+    assert (shown["result"]["texts"], shown["config"]["terminal"]["texts"]) == (True, True)
+    assert shown["files"] == ["findings.parquet", "report.html", "summary.json"]
     quiet = evenhand(*command(files, "--quiet"))
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
-    assert sorted(path.name for path in Path("evenhand-out").iterdir()) == ["my-gender", "my-gender-2"]
+    assert not Path("evenhand-out").exists()
 
 
 def test_one_audit_for_each_attribute(files: UserFiles, evenhand: Evenhand) -> None:

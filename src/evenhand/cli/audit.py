@@ -8,13 +8,15 @@ import typer
 
 from evenhand.cli import text as text_options
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import AnyData, DataOption, Device, Inputs, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
+from evenhand.cli.options import AnyData, DataOption, Device, Inputs, Json, Model, Protected, Quiet, Seed
 from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import ProgressDisplay
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
-    from evenhand.runs.audit import Audit
+    from evenhand.data.dataset import Dataset
+    from evenhand.service.commands import Command
 
 SHOWN_EXAMPLES = 3
 
@@ -67,13 +69,14 @@ def audit(
     local_changes: text_options.LocalChanges = None,
     min_similarity: text_options.MinSimilarity = None,
     encoder: text_options.EncoderOption = None,
-    out: Out = None,
+    out: KeptOut = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Search a classifier for pairs that differ only in protected attributes or words and get different labels.
 
-    Writes findings.parquet, summary.json and report.html. Ctrl-C keeps what was found.
+    Writes findings.parquet, summary.json and report.html, and keeps the run for `evenhand runs`, or writes to --out.
+    Ctrl-C keeps what was found.
 
     Examples:
       evenhand audit census --protected sex
@@ -107,13 +110,12 @@ def audit(
         "min_similarity": min_similarity, "encoder": encoder,
     }  # fmt: skip
     if is_text(data, text):
-        interrupted = _audit_texts(data, protected, each, output or inputs, options | for_texts, out, quiet, as_json)
+        audits = _audit_texts(data, protected, each, output or inputs, options | for_texts, out, quiet, as_json)
     else:
         text_options.check_table(data, for_texts)
         options |= {"output": output or "auto", "inputs": inputs}
-        interrupted = _audit_table(data, protected, each, options, out, quiet, as_json)
-    if interrupted:
-        raise typer.Exit(130)
+        audits = _audit_table(data, protected, each, options, out, quiet, as_json)
+    end(audits, each, as_json)
 
 
 def one_data(argument: str | None, option: str | None) -> str:
@@ -134,8 +136,7 @@ def _audit_texts(
     out: Path | None,
     quiet: bool,
     as_json: bool,
-) -> bool:
-    """Whether it was interrupted."""
+) -> list[Done]:
     from evenhand.text.lexicon import DEFAULT, load_lexicon
 
     if output is not None:
@@ -151,11 +152,13 @@ def _audit_texts(
             f"Say which words are protected: --protected with one of {', '.join(words.attributes)} "
             f"(lexicon {words.name})."
         )
-    names = [name.strip() for name in protected.split(",")]
+    names = names_in(protected)
     for name in names:
         words.attribute(name)  # all names are checked before the first search starts
-    folder = out or free_folder("-".join([Path(data).stem, *names]))
-    return text_options.run_text_audits(data, names, folder, options, each=each, quiet=quiet, as_json=as_json)
+    if len(names) > 1 and not each:
+        raise EvenhandError("Texts are audited for one protected attribute at a time. Add --each for one audit each.")
+    commands = _commands(data, [[name] for name in names], options, texts=True)
+    return _run(commands, None, out, "-".join([Path(data).stem, *names]), quiet=quiet, silent=quiet or as_json)
 
 
 def _audit_table(
@@ -166,49 +169,88 @@ def _audit_table(
     out: Path | None,
     quiet: bool,
     as_json: bool,
-) -> bool:
-    """Whether it was interrupted."""
+) -> list[Done]:
     from evenhand.data.dataset import load_dataset
 
     dataset = load_dataset(data)
-    names = [name.strip() for name in protected.split(",")] if protected is not None else dataset.schema.protected
+    names = names_in(protected) if protected is not None else dataset.schema.protected
     groups = [[name] for name in names] if each else [names]
     for group in groups:
         dataset.schema.protected_indices(group)  # all names are checked before the first search starts
-    folder = out or free_folder("-".join([dataset.name, *names]))
-    audits = _run(data, groups, folder, options, quiet=quiet, silent=quiet or as_json)
-    if as_json:
-        summaries = [{"folder": str(audit.folder), **audit.summary} for audit in audits]
-        typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
-    failed = audits[-1].summary["search"].get("error")
-    if failed:
-        raise EvenhandError(f"{failed} What was found until then is kept in {audits[-1].folder}.")
-    return _interrupted(audits[-1])
+    commands = _commands(data, groups, options)
+    return _run(commands, dataset, out, "-".join([dataset.name, *names]), quiet=quiet, silent=quiet or as_json)
+
+
+def _commands(data: str, groups: list[list[str]], options: dict[str, Any], texts: bool = False) -> list["Command"]:
+    """One for each group of protected attributes."""
+    from evenhand.service.commands import Command
+
+    given = {name: value for name, value in options.items() if value is not None and name != "model"}
+    return [Command("audit", data, group, options["model"], given, texts) for group in groups]
 
 
 def _run(
-    data: str, groups: list[list[str]], folder: Path, options: dict[str, Any], *, quiet: bool, silent: bool
-) -> list["Audit"]:
-    """One audit per group of protected attributes; an interrupted one is the last."""
-    from evenhand.runs.audit import audit as run_audit
-
-    audits: list[Audit] = []
-    for group in groups:
-        place = folder / "-".join(group) if len(groups) > 1 else folder
-        with ProgressDisplay(f"{Path(data).stem}/{'+'.join(group)}", quiet=quiet) as display:
-            audits.append(run_audit(data, group, out=place, on_progress=display, **options))
+    commands: list["Command"], dataset: "Dataset | None", out: Path | None, name: str, *, quiet: bool, silent: bool
+) -> list[Done]:
+    """One audit after the other; one that was interrupted or failed is the last."""
+    kept = is_kept(out, quiet)
+    folder = None if kept else out or free_folder(name)
+    audits: list[Done] = []
+    for command in commands:
+        several = folder is not None and len(commands) > 1
+        own = folder / "-".join(command.protected) if folder is not None and several else folder
+        with place_for(command, kept, own) as place:
+            audits.append(do_audit(command, place, quiet, dataset))
         if not silent:
-            _print_audit(audits[-1])
+            tell(audits[-1], command.texts)
         if audits[-1].summary["search"]["stopped"] in ("interrupted", "model-failed"):
             break
     return audits
 
 
-def _interrupted(audit: "Audit") -> bool:
-    return bool(audit.summary["search"]["stopped"] == "interrupted")
+def do_audit(command: "Command", place: Place, quiet: bool, dataset: "Dataset | None" = None) -> Done:
+    """One audit; `dataset` is what the command names, where it is at hand."""
+    if command.texts:
+        return text_options.do_text_audit(command, place, quiet)
+    from evenhand.data.dataset import load_dataset
+    from evenhand.runs.audit import audit as run_audit
+
+    dataset = dataset or load_dataset(command.data)
+    with ProgressDisplay(f"{Path(command.data).stem}/{'+'.join(command.protected)}", quiet=quiet) as display:
+        audit = run_audit(
+            command.data,
+            command.protected,
+            model=command.model,
+            out=place.folder,
+            on_progress=both(display, place.search),
+            on_findings=place.pairs(dataset, command.protected),
+            checkpoints=place.checkpoints(),
+            **command.options,
+        )
+    return Done(place.run, place.keep(audit.summary), audit.summary)
 
 
-def _print_audit(audit: "Audit") -> None:
+def tell(audit: Done, texts: bool) -> None:
+    """Print what came of an audit."""
+    text_options.print_text_audit(audit) if texts else _print_audit(audit)
+    typer.echo(f"\nreport: {audit.files / 'report.html'}")
+    audit.print_run()
+    typer.echo()
+
+
+def end(audits: list[Done], each: bool, as_json: bool) -> None:
+    """What the command says last, and the code that it ends with."""
+    if as_json:
+        cards = [audit.card() for audit in audits]
+        typer.echo(json.dumps(cards if each else cards[0], indent=2, ensure_ascii=False))
+    search = audits[-1].summary["search"]
+    if search.get("error"):
+        raise EvenhandError(f"{search['error']} What was found until then is kept in {audits[-1].folder}.")
+    if search["stopped"] == "interrupted":
+        raise typer.Exit(130)
+
+
+def _print_audit(audit: Done) -> None:
     """The result in words, with the clearest pairs."""
     from rich.console import Console
     from rich.markup import escape
@@ -224,7 +266,6 @@ def _print_audit(audit: "Audit") -> None:
         for side in sides:
             console.print(Padding(f"→ {escape(side)}", (0, 0, 0, 2)))
         console.print(Padding(escape(example["origin"]), (0, 0, 0, 2)), style="dim")
-    typer.echo(f"\nreport: {audit.folder / 'report.html'}\n")
 
 
 def parse_settings(pairs: list[str]) -> dict[str, int | float | str]:

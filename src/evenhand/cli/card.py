@@ -32,9 +32,9 @@ def card(
     Markdown with Hugging Face front matter. In a card that has the section already, only our part is replaced.
 
     Examples:
-      evenhand card evenhand-out/census-sex
+      evenhand card results/sex
 
-      evenhand card evenhand-out/census-sex -o README.md --model-name income --licence apache-2.0
+      evenhand card results/sex -o README.md --model-name income --licence apache-2.0
     """
     import evenhand
     from evenhand.files import read_json, write_text

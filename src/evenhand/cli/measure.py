@@ -1,18 +1,21 @@
 """`evenhand measure`: how often, how sure, and which way."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import text as text_options
+from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
 from evenhand.cli.options import Device, Inputs, Json, Model, Protected, Quiet, Seed
 from evenhand.cli.progress import CountDisplay, DownloadDisplay
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.runs.measure import Measurement
+    from evenhand.service.commands import Command
 
 Data = Annotated[
     str,
@@ -57,14 +60,15 @@ def measure(
     vectors: text_options.Vectors = None,
     swap: text_options.SwapOption = None,
     ambiguous: text_options.AmbiguousOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for summary.json.", show_default="none")] = None,
+    out: KeptOut = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Measure how often a classifier decides otherwise only because of protected attributes, and for whom.
 
     Tables: over the whole domain, the rows of the data, and their neighbourhood. Texts: over real texts with protected
-    words. Each rate has an exact interval. Ctrl-C keeps what is measured.
+    words. Each rate has an exact interval. The run is kept for `evenhand runs`, or summary.json is written to --out.
+    Ctrl-C keeps what is measured.
 
     Examples:
       evenhand measure census --protected sex
@@ -73,31 +77,61 @@ def measure(
 
       evenhand measure census                 each attribute, and all together
 
-      evenhand measure bank -p age --findings evenhand-out/bank-age
+      evenhand measure bank -p age --findings FOLDER-OF-AN-AUDIT
 
       evenhand measure wiki -p religion --network lstm
     """
     from evenhand.runs.text_audit import is_text
+    from evenhand.service.commands import Command
 
-    options: dict[str, Any] = {
-        "model": model, "confidence": confidence, "findings": findings, "seed": seed, "device": device, "out": out,
-    }  # fmt: skip
+    options: dict[str, Any] = {"confidence": confidence, "findings": findings, "seed": seed, "device": device}
     for_tables = {"half_width": half_width, "changes": changes, "inputs": inputs}
     for_texts: dict[str, Any] = {
         "texts": texts, "text": text, "label": label, "split": split, "favourable": favourable, "network": network,
         "lexicon": lexicon, "vectors": vectors, "swap": swap, "ambiguous": ambiguous,
     }  # fmt: skip
-    if is_text(data, text):
+    is_of_texts = is_text(data, text)
+    if is_of_texts:
         _check_texts(for_tables)
-        measured = _measure_texts(data, protected, options | _given(for_texts), quiet)
+        if protected is None:
+            raise EvenhandError("Say which words are protected: --protected with attributes of the lexicon.")
     else:
         text_options.check_table(data, for_texts)
-        measured = _measure_table(data, protected, options | _given(for_tables), quiet)
+    given = _given(options | (for_texts if is_of_texts else for_tables))
+    command = Command("measure", data, names_in(protected), model, given, is_of_texts)
+    with place_for(command, is_kept(out, quiet), out) as place:
+        measured = do_measure(command, place, quiet)
+    tell(measured, quiet, as_json)
+
+
+def do_measure(command: "Command", place: Place, quiet: bool) -> Done:
+    """One measurement."""
+    with CountDisplay(Path(command.data).stem, quiet) as display, DownloadDisplay(quiet) as downloads:
+        measured = _measured(command, place, both(display, place.count), downloads)
+    return Done(place.run, place.keep(measured.summary, command.texts), measured.summary)
+
+
+def _measured(
+    command: "Command", place: Place, on_progress: Callable[..., None], downloads: DownloadDisplay
+) -> "Measurement":
+    options = command.options | {"model": command.model, "out": place.folder, "on_progress": on_progress}
+    if command.texts:
+        from evenhand.runs.text_measure import measure_text
+
+        return measure_text(command.data, command.protected, on_download=downloads, **options)
+    from evenhand.runs.measure import measure_table
+
+    return measure_table(command.data, command.protected, **options)
+
+
+def tell(measured: Done, quiet: bool, as_json: bool) -> None:
+    """What the command prints, and the code that it ends with."""
     if as_json:
-        typer.echo(json.dumps(measured.summary, indent=2, ensure_ascii=False))
+        shown = measured.summary if measured.run is None else measured.card()
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
     elif not quiet:
         _print(measured)
-    if measured.interrupted:
+    if measured.summary["stopped"] == "interrupted":
         raise typer.Exit(130)
 
 
@@ -110,26 +144,11 @@ def _check_texts(for_tables: dict[str, Any]) -> None:
         raise EvenhandError(f"--{name.replace('_', '-')} is for tables; for texts use --texts to look at more of them.")
 
 
-def _measure_table(data: str, protected: str | None, options: dict[str, Any], quiet: bool) -> "Measurement":
-    from evenhand.runs.measure import measure_table
-
-    with CountDisplay(Path(data).stem, quiet) as display:
-        return measure_table(data, protected, on_progress=display, **options)
-
-
-def _measure_texts(data: str, protected: str | None, options: dict[str, Any], quiet: bool) -> "Measurement":
-    from evenhand.runs.text_measure import measure_text
-
-    if protected is None:
-        raise EvenhandError("Say which words are protected: --protected with attributes of the lexicon.")
-    with CountDisplay(Path(data).stem, quiet) as display, DownloadDisplay(quiet) as downloads:
-        return measure_text(data, protected, on_progress=display, on_download=downloads, **options)
-
-
-def _print(measured: "Measurement") -> None:
+def _print(measured: Done) -> None:
     from evenhand.cli.printing import print_tables
     from evenhand.runs.measure_tables import tables_of, title_of
 
     print_tables(title_of(measured.summary), tables_of(measured.summary))
     if measured.folder is not None:
         typer.echo(f"\nwritten: {measured.folder / 'summary.json'}")
+    measured.print_run()

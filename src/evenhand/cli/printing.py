@@ -15,6 +15,7 @@ def print_facts(console: "Console", facts: list[tuple[str, str]]) -> None:
 
     shown = RichTable(show_header=False, box=None, padding=(0, 2, 0, 0))
     shown.add_column(style="bold", no_wrap=True)
+    shown.add_column(overflow="fold")  # a long path is shown whole
     for name, value in facts:
         shown.add_row(name, Text(value))
     console.print(shown)

@@ -1,19 +1,23 @@
 """`evenhand repair`: a model whose labels depend less on protected attributes, and what that costs."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli import text as text_options
 from evenhand.cli.audit import one_data
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import AnyData, DataOption, Inputs, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
+from evenhand.cli.options import AnyData, DataOption, Inputs, Json, Model, Protected, Quiet, Seed
 from evenhand.cli.progress import DownloadDisplay, StepDisplay
 from evenhand.errors import EvenhandError
+
+if TYPE_CHECKING:
+    from evenhand.service.commands import Command
 
 UNMET = 1  # the exit code where no repair keeps to --choose
 
@@ -78,14 +82,15 @@ def repair(
     split: text_options.Split = None,
     vectors: text_options.Vectors = None,
     seed: Seed = 0,
-    out: Out = None,
+    out: KeptOut = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Make a model whose labels depend less, or not at all, on protected attributes; say what it costs.
 
     Learns from the training split only and is judged on held-out data. Writes model.safetensors and model.json (for
-    --model), report.html and summary.json. Exit code 1 where no repair keeps to --choose.
+    --model), report.html and summary.json, and keeps the run for `evenhand runs`, or writes to --out. Exit code 1 where
+    no repair keeps to --choose.
 
     Examples:
       evenhand repair census --protected sex --by average
@@ -97,10 +102,11 @@ def repair(
       evenhand repair wiki -p religion --network lstm --by pairing
     """
     from evenhand.runs.text_audit import is_text
+    from evenhand.service.commands import Command
 
     data = one_data(data, data_option)
     settings: dict[str, Any] = {
-        "model": model, "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
+        "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
         "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
         "confidence": confidence, "seed": seed, "inputs": inputs,
     }  # fmt: skip
@@ -112,25 +118,62 @@ def repair(
         _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width, "output": output, "inputs": inputs})
     else:
         text_options.check_table(data, for_texts)
+    if texts and protected is None:
+        raise EvenhandError("Say which words are protected: --protected with an attribute of the lexicon.")
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
-    folder = out or free_folder("-".join([Path(data).stem, *(protected or "all").split(","), "repair"]))
-    with StepDisplay(f"{Path(data).stem}, repair", quiet=quiet) as display, saying_that_nothing_is_kept():
-        summary = _run(texts, data, protected, by or ("pairing" if texts else "blind"), folder, display, given)
+    given["by"] = names_in(by or ("pairing" if texts else "blind"))
+    command = Command("repair", data, names_in(protected), model, given, texts)
+    kept = is_kept(out, quiet)
+    folder = (
+        None if kept else out or free_folder("-".join([Path(data).stem, *(protected or "all").split(","), "repair"]))
+    )
+    with saying_that_nothing_is_kept(), place_for(command, kept, folder) as place:
+        repaired = do_repair(command, place, quiet)
+    tell(repaired, quiet, as_json)
+
+
+def do_repair(command: "Command", place: Place, quiet: bool) -> Done:
+    """One repair."""
+    with StepDisplay(f"{Path(command.data).stem}, repair", quiet=quiet) as display, DownloadDisplay(quiet) as downloads:
+        summary = _repaired(command, place, both(display, place.step), downloads)
+    return Done(place.run, place.keep(summary, command.texts), summary)
+
+
+def _repaired(
+    command: "Command", place: Place, on_step: Callable[..., None], downloads: DownloadDisplay
+) -> dict[str, Any]:
+    options = command.options | {"model": command.model, "out": place.folder, "on_step": on_step}
+    if command.texts:
+        from evenhand.runs.text_repair import repair_text
+
+        return repair_text(command.data, command.protected, on_download=downloads, **options).summary
+    from evenhand.runs.table_repair import repair_table
+
+    return repair_table(command.data, command.protected, **options).summary
+
+
+def tell(repaired: Done, quiet: bool, as_json: bool) -> None:
+    """What the command prints, and the code that it ends with."""
+    summary = repaired.summary
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), **summary}, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(repaired.card(), indent=2, ensure_ascii=False))
     elif not quiet:
-        _print(summary, folder)
+        _print(summary, repaired.files)
+        repaired.print_run()
     if summary["chosen"] is None:
-        typer.echo(f"error: no repair keeps to {choose}; {folder / 'report.html'} shows all of them", err=True)
+        report = repaired.files / "report.html"
+        typer.echo(f"error: no repair keeps to {summary['config']['choose']}; {report} shows all of them", err=True)
         raise typer.Exit(UNMET)
 
 
 @contextmanager
-def saying_that_nothing_is_kept() -> Iterator[None]:
+def saying_that_nothing_is_kept(is_repair: bool = True) -> Iterator[None]:
     """Ctrl-C ends a repair; half of one is of no use."""
     try:
         yield
     except KeyboardInterrupt:
+        if not is_repair:
+            raise
         typer.echo("stopped; nothing was written", err=True)
         raise typer.Exit(130) from None
 
@@ -141,28 +184,13 @@ def _check_texts(for_tables: dict[str, Any]) -> None:
             raise EvenhandError(f"--{name.replace('_', '-')} is for tables. Leave it out for texts.")
 
 
-def _run(
-    texts: bool, data: str, protected: str | None, by: str, folder: Path, display: StepDisplay, given: dict[str, Any]
-) -> dict[str, Any]:
-    if not texts:
-        from evenhand.runs.table_repair import repair_table
-
-        return repair_table(data, protected, by, out=folder, on_step=display, **given).summary
-    from evenhand.runs.text_repair import repair_text
-
-    if protected is None:
-        raise EvenhandError("Say which words are protected: --protected with an attribute of the lexicon.")
-    with DownloadDisplay(display.quiet) as downloads:
-        return repair_text(data, protected, by, out=folder, on_step=display, on_download=downloads, **given).summary
-
-
 def _print(summary: dict[str, Any], folder: Path) -> None:
     """All models in a table, then the result in sentences."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from evenhand.report.repair_page import sentences
+    from evenhand.report.repair_sentences import sentences
     from evenhand.report.text import percent
 
     console = Console(highlight=False)

@@ -12,7 +12,7 @@ def report(
 ) -> None:
     """Write the HTML report of an audit again from its findings.
 
-    Example:  evenhand report evenhand-out/census-sex --out report-for-review.html
+    Example:  evenhand report results/sex --out report-for-review.html
     """
     from evenhand.runs.audit import REPORT, Audit
     from evenhand.runs.text_audit import TextAudit

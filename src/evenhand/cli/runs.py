@@ -1,4 +1,4 @@
-"""`evenhand runs`: the runs of the service on this machine, and what can be done to them."""
+"""`evenhand runs`: the runs of this machine's commands and of its service, and what can be done to them."""
 
 import json
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.going_on import go_on
 from evenhand.cli.options import Json
 from evenhand.cli.printing import print_facts
 from evenhand.cli.service import DatabaseUrl, HomeFolder, is_new, opened, settings_from
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(
     no_args_is_help=True,
-    help="The service's runs: evenhand runs list, show, resume, cancel, delete.",
+    help="Runs that are kept: evenhand runs list, show, resume, cancel, delete.",
 )
 LAST_EVENTS = 10
 LEAST_LETTERS = 4  # of an id: fewer may be a slip of the finger
@@ -55,7 +56,7 @@ def list_runs(
         _print_json([_card(run) for run in found])
     elif not found:
         only = "" if state is None and kind is None else " of that kind"
-        typer.echo(f"There are no runs{only} in {settings.home}. `evenhand serve` starts the service.")
+        typer.echo(f"There are no runs{only} in {settings.home}. `evenhand audit` makes one.")
     else:
         _print_list(found)
 
@@ -80,18 +81,25 @@ def show_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None, 
 
 @runs_app.command("resume")
 def resume_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None, as_json: Json = False) -> None:
-    """Let a run that failed or was cancelled wait for a worker again; it starts from its beginning.
+    """Go on with a run that failed, was cancelled or was interrupted.
+
+    One that was started in a terminal is done here and now, with the same settings and in the folder it was started
+    from; one of the service waits for a worker again. An audit goes on from its last checkpoint, where it has one.
 
     Example:  evenhand runs resume 3f2a
     """
     with opened(settings_from(home, database)) as service:
-        changed = service.runs.resume(_run(service, run).id)
+        found = _run(service, run)
+        if found.place == "terminal":
+            go_on(service, found, as_json)
+            return
+        changed = service.runs.resume(found.id)
     _print_json(_card(changed)) if as_json else typer.echo(f"{changed.id} waits for a worker.")
 
 
 @runs_app.command("cancel")
 def cancel_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None, as_json: Json = False) -> None:
-    """End a run that waits, or ask the worker of one that is running to end it; what was found is kept.
+    """End a run that waits, or ask whoever does one that is running to end it; what was found is kept.
 
     Example:  evenhand runs cancel 3f2a
     """
@@ -144,10 +152,11 @@ def _print_list(runs: "list[Run]") -> None:
     from rich.text import Text
 
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("run", "kind", "state", "made", "progress", "title"):
+    for heading in ("run", "kind", "state", "place", "made", "title"):
         table.add_column(heading, no_wrap=heading != "title", overflow="fold")
     for run in runs:
-        cells = (run.id[:8], run.kind, run.state, _moment(run.created), _progress(run), run.title)
+        state, made = f"{run.state} {_progress(run)}".strip(), _moment(run.created)[:-3]
+        cells = (run.id[:8], run.kind, state, run.place, made, run.title)
         table.add_row(*map(Text, cells))
     Console(highlight=False).print(table)
 
@@ -164,8 +173,9 @@ def _print_run(run: "Run", folder: str, files: list[str], events: "list[Event]")
         ("made", _moment(run.created)),
         ("started", _moment(run.started)),
         ("ended", _moment(run.finished)),
+        ("place", _place(run)),
         ("attempts", str(run.attempts)),
-        ("worker", run.worker or ""),
+        ("done by", run.worker or ""),
         ("error", run.error or ""),
         ("asked for", json.dumps(run.config, ensure_ascii=False)),
         ("result", json.dumps(run.result, ensure_ascii=False) if run.result else ""),
@@ -174,6 +184,12 @@ def _print_run(run: "Run", folder: str, files: list[str], events: "list[Event]")
         *((_moment(event.at), event.kind) for event in events[-LAST_EVENTS:]),
     ]
     print_facts(Console(highlight=False), [(name, value) for name, value in facts if value])
+
+
+def _place(run: "Run") -> str:
+    """Who does it, and from where."""
+    started = run.config.get("terminal", {}).get("folder")
+    return run.place if started is None else f"{run.place}, started in {started}"
 
 
 def _progress(run: "Run") -> str:
@@ -191,7 +207,7 @@ def _card(run: "Run") -> dict[str, Any]:
     moments = {"created": run.created, "started": run.started, "finished": run.finished}
     return {
         **{name: getattr(run, name) for name in ("id", "project", "kind", "title", "parent", "state", "progress")},
-        **{name: getattr(run, name) for name in ("result", "error", "attempts", "worker")},
+        **{name: getattr(run, name) for name in ("result", "error", "attempts", "worker", "place")},
         **{name: None if moment is None else moment.isoformat() for name, moment in moments.items()},
     }
 

@@ -1,17 +1,17 @@
 """What the commands need for texts: the options, downloads shown, results in words."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.kept import Done, Place, both
 from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import DownloadDisplay, ProgressDisplay
 from evenhand.errors import EvenhandError, unknown_name
 
 if TYPE_CHECKING:
-    from evenhand.runs.text_audit import TextAudit
+    from evenhand.service.commands import Command
 
 PANEL = "For texts"
 SHOWN_EXAMPLES = 3
@@ -106,31 +106,25 @@ def check_table(data: str, options: dict[str, Any]) -> None:
             )
 
 
-def run_text_audits(
-    data: str, names: list[str], folder: Path, options: dict[str, Any], *, each: bool, quiet: bool, as_json: bool
-) -> bool:
-    """One audit per protected attribute; whether the last was interrupted."""
+def do_text_audit(command: "Command", place: Place, quiet: bool) -> Done:
+    """One audit of texts."""
     from evenhand.runs.text_audit import audit_text
 
-    if len(names) > 1 and not each:
-        raise EvenhandError("Texts are audited for one protected attribute at a time. Add --each for one audit each.")
-    given = {name: value for name, value in options.items() if value is not None}
-    audits: list[TextAudit] = []
-    for name in names:
-        place = folder / name if each and len(names) > 1 else folder
-        with DownloadDisplay(quiet) as downloads, ProgressDisplay(f"{Path(data).stem}/{name}", quiet=quiet) as display:
-            audits.append(audit_text(data, [name], out=place, on_progress=display, on_download=downloads, **given))
-        if not quiet and not as_json:
-            print_text_audit(audits[-1])
-        if audits[-1].summary["search"]["stopped"] == "interrupted":
-            break
-    if as_json:
-        summaries = [{"folder": str(audit.folder), **audit.summary} for audit in audits]
-        typer.echo(json.dumps(summaries if each else summaries[0], indent=2, ensure_ascii=False))
-    return bool(audits[-1].summary["search"]["stopped"] == "interrupted")
+    title = f"{Path(command.data).stem}/{command.protected[0]}"
+    with DownloadDisplay(quiet) as downloads, ProgressDisplay(title, quiet=quiet) as display:
+        audit = audit_text(
+            command.data,
+            command.protected,
+            model=command.model,
+            out=place.folder,
+            on_progress=both(display, place.search),
+            on_download=downloads,
+            **command.options,
+        )
+    return Done(place.run, place.keep(audit.summary, texts=True), audit.summary)
 
 
-def print_text_audit(audit: "TextAudit") -> None:
+def print_text_audit(audit: Done) -> None:
     """The result in words, with the clearest pairs."""
     from rich.console import Console
     from rich.padding import Padding
@@ -144,4 +138,3 @@ def print_text_audit(audit: "TextAudit") -> None:
         console.print(f"\n[bold]pair {number}[/bold]")
         for line in example_lines(example):
             console.print(Padding(RichText(line), (0, 0, 0, 2)))
-    typer.echo(f"\nreport: {audit.folder / 'report.html'}\n")

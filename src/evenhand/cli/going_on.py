@@ -1,0 +1,39 @@
+"""`evenhand runs resume` of a run that was started in a terminal: it is done again, here."""
+
+from contextlib import chdir
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from evenhand.cli import audit, measure, repair
+from evenhand.cli.kept import say_if_cancelled
+
+if TYPE_CHECKING:
+    from evenhand.service.settings import Service
+    from evenhand.service.storage.tables import Run
+
+
+def go_on(service: "Service", run: "Run", as_json: bool) -> None:
+    """Do a run again, with its settings and in its folder, and end as its command would."""
+    from evenhand.service.commands import Command, folder_of
+    from evenhand.service.terminal import doing, whose
+
+    folder = folder_of(run.config)  # before the run is touched
+    command = Command.of_run(run.kind, run.config)
+    with repair.saying_that_nothing_is_kept(run.kind == "repair"):
+        claim = service.runs.take_up(run.id, whose())
+        with chdir(folder), doing(service, claim, again=True) as place:
+            place.say = partial(typer.echo, err=True)
+            done = DO[run.kind](command, place, as_json)
+        say_if_cancelled(place)
+    if run.kind == "audit":
+        if not as_json:
+            audit.tell(done, command.texts)
+        audit.end([done], False, as_json)
+    else:
+        tell = measure.tell if run.kind == "measure" else repair.tell
+        tell(done, False, as_json)
+
+
+DO = {"audit": audit.do_audit, "measure": measure.do_measure, "repair": repair.do_repair}

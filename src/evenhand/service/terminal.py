@@ -1,0 +1,275 @@
+"""A run that a command does in its own process and that the storage knows of.
+
+It is held with a lease as a worker holds one, so that lists and pages see it live, `evenhand runs cancel` ends it, and
+the death of its process shows. No worker ever takes it up: it may need files, modules and addresses of its terminal.
+"""
+
+import errno
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from evenhand.errors import EvenhandError
+from evenhand.files import cannot_write
+from evenhand.service.commands import Command
+from evenhand.service.heartbeat import Heartbeat
+from evenhand.service.jobs import figures_of
+from evenhand.service.run_folder import attempt_folder, checkpoint_of, drop, publish, put_by
+from evenhand.service.settings import DEFAULT_PROJECT, Service
+from evenhand.service.storage.runs import Claim, LeaseLost
+from evenhand.service.telling import FirstPairs, ProgressTeller
+from evenhand.service.terminal_storage import AROUND, first_line
+
+if TYPE_CHECKING:
+    from evenhand.data.dataset import Dataset
+    from evenhand.runs.checkpoints import Checkpoints, News
+
+LOOK_SECONDS = 0.2  # between two looks whether somebody wishes that the run ends
+PATIENCE_SECONDS = 20.0  # with a database that does not answer when the result is to be kept
+AGAIN_SECONDS = 0.5
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+def begin(service: Service, command: Command) -> Claim:
+    """The entry of a run that this process does now."""
+    return service.runs.begin(DEFAULT_PROJECT, command.kind, command.title, command.config(), whose())
+
+
+def whose() -> str:
+    """How lists name this process."""
+    return f"{socket.gethostname()[:60]}, process {os.getpid()}"
+
+
+@contextmanager
+def doing(service: Service, claim: Claim, *, again: bool = False) -> Iterator["TerminalRun"]:
+    """The run, for a block that does it and hands its summary to `keep`; otherwise the run failed or was cancelled."""
+    with _saying_once("evenhand.service.heartbeat"):
+        run = TerminalRun(service, claim, again)
+        try:
+            run.open()
+            yield run
+        except BaseException as error:
+            words = run.left(error)
+            if words is None:
+                raise
+            raise EvenhandError(words) from error
+        finally:
+            run.close()
+
+
+class TerminalRun:
+    """A run that this process holds."""
+
+    def __init__(self, service: Service, claim: Claim, again: bool) -> None:
+        self._service, self._runs, self._claim, self._again = service, service.runs, claim, again
+        self._begun = False  # whether the work itself has begun: before, what goes wrong is a slip of the user's
+        self._kept = False
+        self._over = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name=f"watcher of {claim.run}", daemon=True)
+        self._teller = ProgressTeller(self._tell)
+        self.say: Callable[[str], None] = lambda words: None
+        self.run, self.place = claim.run, service.home.run(claim.run)
+        self.folder = self.place / "nothing yet"
+        self._heart = Heartbeat(self._runs, self._claim)
+
+    def open(self) -> None:
+        """Make the folder, and let the lease be kept."""
+        try:
+            self.folder = attempt_folder(self._service.home, self._claim)
+        except OSError as error:
+            raise EvenhandError(f"{cannot_write(self.place, error)} {AROUND}") from error
+        if threading.current_thread() is threading.main_thread():  # no other one hears of Ctrl-C
+            self._watcher.start()
+
+    @property
+    def cancelled_elsewhere(self) -> bool:
+        """Whether somebody else wished that it ends."""
+        return self._heart.cancelled
+
+    def search(self, progress: Any) -> None:
+        """Where a search stands."""
+        self._teller.search(progress)
+
+    def count(self, what: str, done: int, total: int) -> None:
+        """So many of so many."""
+        self._teller.count(what, done, total)
+
+    def step(self, what: str, share: float) -> None:
+        """A part of the work, and the share of it that is done."""
+        self._teller.step(what, share)
+
+    def pairs(self, data: "Dataset", protected: list[str]) -> FirstPairs:
+        """Who is told of findings in a table."""
+        events = self._runs.events(self.run) if self._again else []
+        return FirstPairs(self._tell, data, protected, [event.data for event in events if event.kind == "pair"])
+
+    def checkpoints(self) -> "Checkpoints":
+        """Where an audit keeps what it needs to go on after its process has died."""
+        from evenhand.runs.checkpoints import Checkpoints
+        from evenhand.service.execute import checkpoint_seconds
+
+        return Checkpoints(checkpoint_of(self.folder), checkpoint_seconds(), self._news, keep=True)
+
+    def keep(self, summary: dict[str, Any], texts: bool = False) -> Path:
+        """Make the files the run's result and end it; returns where they are."""
+        self._stop_watching()
+        result = result_of(self._claim.kind, summary, self.folder, texts)
+        error = result.pop("error", None)
+        stopped = result.get("stopped") == "interrupted"
+        state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
+        self._heart.progress({"phase": "done", "done": 1, "total": 1, "left": 0.0} | _found(result))
+        with _undisturbed():
+            self._surely(lambda: publish(self.folder, self._still_held, keep_checkpoint=state != "done"))
+            self._heart.stop()
+            self._surely(lambda: self._runs.finish(self._claim, state, result, error))
+            drop(self.folder)
+        self._kept = True
+        return self.place
+
+    def left(self, error: BaseException) -> str | None:
+        """End a run whose block ended with an error; returns what to say instead of it, if anything."""
+        self._stop_watching()
+        self._heart.stop()
+        if self._kept:
+            return None
+        if isinstance(error, LeaseLost) or self._heart.lost:
+            drop(self.folder)
+            return (
+                f"The run {self.run} is not this command's any more: while it was silent, it was taken up, cancelled "
+                "or deleted elsewhere. Nothing of this attempt is kept."
+            )
+        if isinstance(error, SQLAlchemyError):
+            place = self.folder if any(self.folder.glob("*.json")) else self.place
+            files = f"The run's files are in {place}." if self._begun else AROUND
+            return f"The database does not answer any more: {first_line(error)}. {files}"
+        words = self._words(error)
+        with suppress(LeaseLost, SQLAlchemyError):  # then its lease ends, and it counts as interrupted
+            self._end("cancelled" if isinstance(error, KeyboardInterrupt) else "failed", words)
+            if isinstance(error, EvenhandError) and not self._begun and not self._again:
+                self._service.delete_run(self.run)
+        return words if isinstance(error, OSError) and error.errno in NO_ROOM else None
+
+    def close(self) -> None:
+        """End the threads."""
+        self._stop_watching()
+        self._heart.stop()
+
+    def _end(self, state: Literal["failed", "cancelled"], words: str | None) -> None:
+        try:
+            put_by(self.folder, self._still_held)
+        finally:
+            drop(self.folder)
+        self._runs.finish(self._claim, state, None, words)
+
+    def _still_held(self) -> bool:
+        return self._runs.beat(self._claim)
+
+    def _words(self, error: BaseException) -> str | None:
+        if isinstance(error, KeyboardInterrupt):
+            return None
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            return f"{cannot_write(self.folder, error)} {AROUND}"
+        return str(error) if isinstance(error, EvenhandError) else f"{type(error).__name__}: {error}"
+
+    def _tell(self, event: str, **data: Any) -> None:
+        self._begun = True
+        if event == "progress":
+            self._heart.progress(data)
+        else:
+            self._heart.tell(event, {"attempt": self._claim.attempt, **data})
+
+    def _news(self, news: "News") -> None:
+        """What happens to checkpoints, as a worker tells it; a person at the terminal hears what changes the work."""
+        if news.kind == "saved":
+            self._tell("progress", saved=news.findings)
+            return
+        self.say(news.text)
+        if news.kind == "resumed":
+            self._teller.resumed(news.step, news.total, news.findings, news.seconds)
+        else:
+            self._tell("note", text=news.text)
+
+    def _watch(self) -> None:
+        """A wish from elsewhere that the run ends is what Ctrl-C is here; so is the news that it is another's."""
+        while not self._over.wait(LOOK_SECONDS):
+            if self._heart.cancelled or self._heart.lost:
+                main = threading.main_thread().ident
+                assert main is not None
+                signal.pthread_kill(main, signal.SIGINT)
+                return
+
+    def _stop_watching(self) -> None:
+        self._over.set()
+        if self._watcher.is_alive():
+            self._watcher.join()
+
+    def _surely(self, act: Callable[[], object]) -> None:
+        """Do something with the database; one that is away for a moment is asked again."""
+        # SQLite has waited for its turn already; what it refuses now it refuses for good.
+        end = time.monotonic() + (0.0 if self._service.database.is_sqlite else PATIENCE_SECONDS)
+        while True:
+            try:
+                act()
+                return
+            except SQLAlchemyError:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(AGAIN_SECONDS)
+
+
+def result_of(kind: str, summary: dict[str, Any], folder: Path, texts: bool) -> dict[str, Any]:
+    """The figures that lists and pages show, as a worker makes them; the files are safe even if the machine stops."""
+    from evenhand.service.execute import flush
+
+    if not texts and (folder / "findings.parquet").is_file():
+        from evenhand.service.findings import write_index
+
+        write_index(folder / "findings.parquet")
+    flush(folder)
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+    failed = summary.get("search", {}).get("error")
+    extra = {"texts": True} if texts else {}
+    return figures_of(kind, summary) | {"files": files} | extra | ({"error": failed} if failed else {})
+
+
+def _found(result: dict[str, Any]) -> dict[str, Any]:
+    return {"findings": result.get("findings", 0)}
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ctrl-C waits until the result is kept: half of that would be worse than either."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _saying_once(name: str) -> Iterator[None]:
+    """The first warning of a logger is shown and no more: a terminal is no log."""
+    seen: list[logging.LogRecord] = []
+
+    def once(record: logging.LogRecord) -> bool:
+        seen.append(record)
+        return len(seen) == 1
+
+    logger = logging.getLogger(name)
+    logger.addFilter(once)
+    try:
+        yield
+    finally:
+        logger.removeFilter(once)
