@@ -18,6 +18,7 @@ from evenhand.errors import EvenhandError
 from evenhand.runs.findings import FindingsWriter, findings_file, no_findings
 from evenhand.search.space import TableSpace
 from evenhand.service import findings as paging
+from evenhand.service import findings_index
 from evenhand.service.findings import Filters, Finding, FindingsIndex, Sort, index_path, write_index
 
 ROWS = 3000
@@ -139,8 +140,12 @@ def test_equal_gaps_stay_in_the_order_of_the_file_and_no_number_comes_last(tmp_p
     pq.write_table(
         table.set_column(columns.index("witness_score"), "witness_score", zeros), tmp_path / "findings.parquet"
     )
-    page = FindingsIndex.open(tmp_path / "findings.parquet").page(sort="gap")
-    assert [finding.row for finding in page.rows] == [2, 4, 0, 3, 5, 7, 1, 6]
+    index = FindingsIndex.open(tmp_path / "findings.parquet")
+    assert [finding.row for finding in index.page(sort="gap").rows] == [2, 4, 0, 3, 5, 7, 1, 6]
+    sorts: tuple[Sort, Sort] = ("order", "gap")
+    for sort in sorts:
+        assert {finding.row for finding in index.page(Filters(least_gap=0.4), sort=sort).rows} == {0, 2, 3, 4, 5}
+        assert index.page(Filters(least_gap=0.4), sort=sort).total == 5
 
 
 def test_a_file_without_findings_has_an_empty_page(tmp_path: Path) -> None:
@@ -197,7 +202,7 @@ def test_a_failed_write_leaves_no_index(tmp_path: Path, monkeypatch: pytest.Monk
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(paging, "_append", full)
+    monkeypatch.setattr(findings_index._Writer, "_append", full)
     with pytest.raises(EvenhandError, match="No space left"):
         write_index(path)
     assert [file.name for file in tmp_path.iterdir()] == ["findings.parquet"]
