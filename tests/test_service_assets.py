@@ -4,23 +4,31 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from sqlalchemy.orm import Session
 
 from evenhand.data.dataset import load_dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.loading import BUILTIN
+from evenhand.service.api.asking import create_run, resume_run
+from evenhand.service.api.context import Context
+from evenhand.service.api.errors import ApiError
+from evenhand.service.requests import AuditRequest
 from evenhand.service.settings import Service
 from evenhand.service.storage.assets import InUseError
 from evenhand.service.storage.home import Home, default_home
+from evenhand.service.storage.people import NoSuchProject
 from evenhand.service.storage.tables import DataFile, ModelFile
 from evenhand.service.storage.uploads import CHUNK, TooLargeError
-from tests.service_world import small_run
+from tests.service_world import SMALL_AUDIT, small_run
 
 pytest_plugins = ["tests.service_world"]
 
@@ -134,9 +142,46 @@ def test_a_full_disk_is_said_and_leaves_nothing(sqlite_service: Service, monkeyp
 
 
 def test_an_entry_that_cannot_be_made_takes_its_folder_away(service: Service) -> None:
-    with pytest.raises(Exception, match=r"(?i)foreign key"):
+    with pytest.raises(NoSuchProject, match="The project 'nobody' is not there any more"):
         service.assets.add_dataset("nobody", "people", io.BytesIO(TABLE), "x.csv", LIMIT)
     assert files_in(service) == []
+
+
+@pytest.mark.parametrize("what", ["dataset", "model"])
+def test_a_project_that_is_deleted_while_a_file_comes_leaves_nothing(service: Service, what: str) -> None:
+    loans = service.projects.add("loans")
+
+    def coming() -> Iterator[bytes]:
+        yield TABLE if what == "dataset" else b"tree\nversion=v4\n"
+        service.projects.delete(loans.id)
+
+    add = service.assets.add_dataset if what == "dataset" else service.assets.add_model
+    with pytest.raises(NoSuchProject):
+        add(loans.id, "people", coming(), "x.csv" if what == "dataset" else "x.txt", LIMIT)
+    assert files_in(service) == []
+    assert service.home.orphans(service.database, grace=0) == []
+
+
+def test_a_project_is_not_deleted_while_a_run_is_made_in_it(service: Service) -> None:
+    """Both hold what they need in the same order, so that neither waits for the other for ever."""
+    loans, together = service.projects.add("loans"), threading.Barrier(2)
+    table = service.assets.add_dataset(loans.id, "people", io.BytesIO(TABLE), "x.csv", LIMIT)
+    outcomes: list[str] = []
+    config = SMALL_AUDIT | {"dataset": table.id}
+
+    def hold(session: Session) -> None:
+        together.wait()  # now the other one may try
+        service.assets.hold(session, loans.id, config)
+
+    deleting = outcome_of(lambda: service.projects.delete(loans.id), together, outcomes)
+    service.runs.create(loans.id, "audit", "people", config, check=hold)
+    deleting.join()
+    assert outcomes == ["done"]  # after the run was made, and with it
+    assert service.runs.newest() == []
+    with pytest.raises(NoSuchProject):
+        service.runs.create(loans.id, "audit", "people", config)
+    with pytest.raises(NoSuchProject):
+        service.runs.begin(loans.id, "audit", "people", config, "w")
 
 
 @pytest.mark.parametrize(
@@ -344,6 +389,75 @@ def test_what_a_run_needs_is_kept_until_the_run_is_over(service: Service) -> Non
     assert files_in(service) == []
 
 
+def outcome_of(action: Callable[[], object], at: threading.Barrier, outcomes: list[str]) -> threading.Thread:
+    """A thread that does something when all are ready, and says whether it was done or refused."""
+
+    def attempt() -> None:
+        at.wait()
+        try:
+            action()
+            outcomes.append("done")
+        except EvenhandError as error:
+            outcomes.append(str(error))
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("what", ["dataset", "model"])
+def test_a_run_and_the_deletion_of_what_it_needs_cannot_both_happen(service: Service, what: str) -> None:
+    """Asked for at the same moment, one of the two is refused: no run waits for what is gone."""
+    for _ in range(8):
+        table, network = add_table(service), add_network(service)
+        service.assets.set_schema(table.id, SCHEMA)
+        request = AuditRequest(dataset=table.id, model=network.id, protected=["sex"])
+        together, outcomes = threading.Barrier(2), list[str]()
+        asking = outcome_of(partial(create_run, Context(service, "default"), "audit", request), together, outcomes)
+        delete = service.assets.delete_dataset if what == "dataset" else service.assets.delete_model
+        deleting = outcome_of(partial(delete, table.id if what == "dataset" else network.id), together, outcomes)
+        asking.join()
+        deleting.join()
+        (refused,) = [words for words in outcomes if words != "done"]
+        waiting = service.runs.newest(state="queued")
+        left = service.assets.datasets() if what == "dataset" else service.assets.models()
+        assert (len(waiting), len(left)) in ((1, 1), (0, 0)), refused
+        assert ("needs it" in refused) == bool(waiting)
+        for run in waiting:
+            service.runs.cancel(run.id)
+        for one in service.assets.datasets():
+            service.assets.delete_dataset(one.id)
+        for other in service.assets.models():
+            service.assets.delete_model(other.id)
+
+
+def test_a_deletion_waits_for_a_run_that_is_being_asked_for(service: Service) -> None:
+    """Once a run has hold of its table, a deletion comes too late, however long the run takes to be made."""
+    table, together, outcomes = add_table(service), threading.Barrier(2), list[str]()
+    config = SMALL_AUDIT | {"dataset": table.id}
+
+    def hold(session: Session) -> None:
+        service.assets.hold(session, "default", config)
+        together.wait()  # now the other one may try
+
+    deleting = outcome_of(lambda: service.assets.delete_dataset(table.id), together, outcomes)
+    run = service.runs.create("default", "audit", "people", config, check=hold)
+    deleting.join()
+    assert outcomes == [f"The run {run.id} needs it. Cancel that run first, or wait until it is over."]
+    assert service.assets.dataset_path(table).is_file()
+
+
+def test_a_run_is_not_taken_up_again_without_its_table(service: Service) -> None:
+    table = add_table(service)
+    run = small_run(service, dataset=table.id)
+    service.runs.cancel(run.id)
+    service.assets.delete_dataset(table.id)
+    with pytest.raises(ApiError, match="There is no data set") as refused:
+        resume_run(Context(service, "default"), run.id)
+    assert refused.value.what == "conflict"
+    assert service.runs.get(run.id).state == "cancelled"
+
+
 @pytest.mark.parametrize("known_as", ["", "..", "../x", "a" * 31, "A" * 32, "a" * 33, "a" * 32 + "\n", "a/" + "b" * 30])
 def test_what_is_no_id_is_no_folder(tmp_path: Path, known_as: str) -> None:
     with pytest.raises(EvenhandError, match="is not an id"):
@@ -352,6 +466,41 @@ def test_what_is_no_id_is_no_folder(tmp_path: Path, known_as: str) -> None:
 
 def test_the_folder_is_the_owners_alone(sqlite_service: Service) -> None:
     assert sqlite_service.home.path.stat().st_mode & 0o077 == 0
+
+
+def modes(home: Path) -> dict[str, str]:
+    return {path.name: f"{path.stat().st_mode & 0o777:o}" for path in home.iterdir()}
+
+
+@pytest.mark.parametrize("left_open", [False, True], ids=["new", "from before"])
+def test_what_is_in_the_folder_is_the_owners_alone_also_where_the_folder_is_not(
+    tmp_path: Path, open_service: Callable[..., Service], left_open: bool
+) -> None:
+    home, before = tmp_path / "home", os.umask(0o022)
+    try:
+        home.mkdir(mode=0o755)
+        first = open_service()
+        if left_open:
+            for path in home.iterdir():
+                path.chmod(0o755 if path.is_dir() else 0o644)
+            first = open_service()
+        small_run(first)
+        folders = dict.fromkeys(("uploads", "trash", "runs", "datasets", "models"), "700")
+        files = dict.fromkeys(("evenhand.db", "evenhand.db-wal", "evenhand.db-shm"), "600")
+        assert modes(home) == folders | files
+        assert home.stat().st_mode & 0o777 == 0o755  # whoever made it chose that
+    finally:
+        os.umask(before)
+
+
+def test_a_database_elsewhere_is_the_owners_alone(tmp_path: Path, open_service: Callable[..., Service]) -> None:
+    elsewhere, before = tmp_path / "elsewhere", os.umask(0o022)
+    try:
+        elsewhere.mkdir(mode=0o755)
+        open_service(database=f"sqlite:///{elsewhere}/own.db")
+    finally:
+        os.umask(before)
+    assert set(modes(elsewhere).values()) == {"600"}
 
 
 def test_the_folder_is_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

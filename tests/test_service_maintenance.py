@@ -11,14 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select
 
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service, Settings
+from evenhand.service.storage.accounts import Accounts
+from evenhand.service.storage.log import Log
 from evenhand.service.storage.maintenance import backup, check, counts, restore
+from evenhand.service.storage.projects import Projects
+from evenhand.service.storage.tables import Token, User
 from evenhand.service.storage.uploads import Upload
+from tests.account_world import GOOD
 from tests.service_world import DATABASES, Cluster, small_run
 
-pytest_plugins = ["tests.service_world"]
+pytest_plugins = ["tests.service_world", "tests.account_world"]
 
 TABLE = b"sex,age,approved\nf,20,0\n"
 MODEL = b"tree\nversion=v4\n"
@@ -89,6 +95,66 @@ def test_a_restored_service_goes_on(service: Service, target: Service, tmp_path:
     opened = target.settings.open()
     assert counts(opened.database) == {"runs": 3, "data sets": 1, "models": 1}
     opened.close()
+
+
+@pytest.mark.usefixtures("cheap_hashes")
+def test_a_copy_keeps_accounts_but_nobody_stays_signed_in(service: Service, target: Service, tmp_path: Path) -> None:
+    before, after = Accounts(service.database), Accounts(target.database)
+    anna = before.add_user("anna", GOOD, admin=True)
+    before.add_user("ben", GOOD)
+    before.set_role("ben", "default", "viewer")
+    cookie = before.sign_in("anna", GOOD, "::1")
+    _, secret = before.add_token(anna, "default", "auditor", "ci", 9)
+    before.by_token(secret)
+    summary = backup(service.database, service.home, tmp_path / "copy.tar")
+    kept = {table: count for table, count in summary["rows"].items() if count}
+    assert kept == {"projects": 1, "users": 2, "members": 1, "tokens": 1, "log": 1}
+    restore(target.database, target.home, tmp_path / "copy.tar")
+    assert before.signed_in(cookie) is not None
+    assert after.signed_in(cookie) is None
+    assert everything(target, Token) == everything(service, Token)
+    assert everything(target, User) == everything(service, User)
+    found = after.by_token(secret)
+    assert found is not None
+    assert (found[0], found[2]) == (anna, "auditor")
+    assert [(user.name, role) for user, role in after.members("default")] == [("ben", "viewer")]
+    after.sign_in("ben", GOOD, "::1")  # the log's counter goes on too
+    assert [entry.user for entry in Log(target.database).entries()] == ["ben", "anna"]
+    assert check(target.database, target.home, grace=0) == []
+
+
+def everything(service: Service, table: type[Token] | type[User]) -> list[tuple[Any, ...]]:
+    with service.database.reading() as session:
+        rows = session.scalars(select(table).order_by(table.id))
+        return [tuple(getattr(row, column.key) for column in table.__table__.columns) for row in rows]
+
+
+def _with_user(service: Service) -> None:
+    Accounts(service.database).add_user("anna", GOOD)
+
+
+def _with_project(service: Service) -> None:
+    Projects(service.database, service.home).add("loans")
+
+
+def _with_log(service: Service) -> None:
+    Log(service.database).note("deleted a run")
+
+
+@pytest.mark.parametrize(
+    ("fill", "table"),
+    [(_with_user, "users"), (_with_project, "projects"), (_with_log, "log")],
+    ids=["user", "project", "log"],
+)
+@pytest.mark.usefixtures("cheap_hashes")
+def test_neither_people_nor_projects_nor_the_log_are_overwritten(
+    open_service: Callable[..., Service], tmp_path: Path, fill: Callable[[Service], None], table: str
+) -> None:
+    first, second = open_service(), open_service(home=tmp_path / "second")
+    backup(first.database, first.home, tmp_path / "copy.tar")
+    fill(second)
+    with pytest.raises(EvenhandError, match=f"'{table}' has entries, which a copy must not overwrite"):
+        restore(second.database, second.home, tmp_path / "copy.tar")
 
 
 def test_nothing_is_ever_overwritten(sqlite_service: Service, tmp_path: Path) -> None:

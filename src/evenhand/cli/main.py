@@ -13,6 +13,7 @@ from evenhand.cli.data import data_app
 from evenhand.cli.gate import gate
 from evenhand.cli.measure import measure
 from evenhand.cli.model import model
+from evenhand.cli.projects import projects_app
 from evenhand.cli.repair import repair
 from evenhand.cli.report import report
 from evenhand.cli.reproduce import reproduce_app
@@ -21,6 +22,7 @@ from evenhand.cli.schema import schema_app
 from evenhand.cli.serve import serve, worker
 from evenhand.cli.storage import storage_app
 from evenhand.cli.train import train
+from evenhand.cli.users import users_app
 from evenhand.errors import EvenhandError
 
 app = typer.Typer(
@@ -42,6 +44,8 @@ app.command()(serve)
 app.command()(worker)
 app.add_typer(schema_app, name="schema")
 app.add_typer(runs_app, name="runs")
+app.add_typer(users_app, name="users")
+app.add_typer(projects_app, name="projects")
 app.add_typer(storage_app, name="storage")
 app.add_typer(data_app, name="data")
 app.add_typer(reproduce_app, name="reproduce")

@@ -9,6 +9,7 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from evenhand.errors import EvenhandError
+from evenhand.service.requests import is_id
 from evenhand.service.storage.contents import (
     DESCRIPTION,
     check_description,
@@ -20,6 +21,7 @@ from evenhand.service.storage.contents import (
 )
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import Home
+from evenhand.service.storage.people import hold_project
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import DataFile, ModelFile, Run
 from evenhand.service.storage.uploads import Upload, received
@@ -28,6 +30,7 @@ Source = Upload | IO[bytes] | Iterable[bytes]
 File = TypeVar("File", DataFile, ModelFile)
 After = tuple[datetime, str] | None
 LONGEST_NAME = 200
+ALONE, SHARED = {"read": False}, {"read": True}  # how an entry is locked until the transaction ends
 
 
 class InUseError(EvenhandError):
@@ -75,7 +78,7 @@ class Assets:
         """Say what a data set's columns mean, in TOML; it is checked first."""
         check_schema(text, self.dataset(dataset_id, project).file)
         with self.database.writing() as session:
-            entry = self._found(session, DataFile, dataset_id, project, locked=True)
+            entry = self._found(session, DataFile, dataset_id, project, locked=ALONE)
             entry.schema_text = text
             return entry
 
@@ -126,6 +129,14 @@ class Assets:
         self._delete(ModelFile, "model", model_id, project)
         self.home.remove(self.home.model(model_id))
 
+    def hold(self, session: Session, project: str, config: dict[str, Any]) -> None:
+        """Keep the uploads that a run names from being deleted until the transaction has made the run, or refuse it."""
+        data, model = str(config.get("dataset")), str(config.get("model"))
+        if is_id(data):
+            self._found(session, DataFile, data, project, locked=SHARED)
+        if is_id(model):
+            self._found(session, ModelFile, model, project, locked=SHARED)
+
     def _entry(self, project: str, name: str, upload: Upload, path: Path) -> dict[str, Any]:
         shown = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
         if not shown:
@@ -142,6 +153,7 @@ class Assets:
         folder stays where nobody can say whether the commit arrived.
         """
         with self.database.writing() as session:
+            hold_project(session, entry.project)  # it may have been deleted while the file came
             entry.created = self.database.now(session)
             session.add(entry)
             session.flush()
@@ -157,7 +169,12 @@ class Assets:
         write_text(model.with_name(DESCRIPTION), description.decode("utf-8"))
 
     def _found(
-        self, session: Session, table: type[File], known_as: str, project: str | None, locked: bool = False
+        self,
+        session: Session,
+        table: type[File],
+        known_as: str,
+        project: str | None,
+        locked: dict[str, bool] | None = None,
     ) -> File:
         entry = session.get(table, known_as, with_for_update=locked)
         if entry is None or (project is not None and entry.project != project):
@@ -176,7 +193,7 @@ class Assets:
 
     def _delete(self, table: type[File], role: str, known_as: str, project: str | None) -> None:
         with self.database.writing() as session:
-            entry = self._found(session, table, known_as, project, locked=True)
+            entry = self._found(session, table, known_as, project, locked=ALONE)
             waiting = select(Run.id, Run.config).where(Run.state.not_in(OVER), Run.project == entry.project)
             users = [run for run, config in session.execute(waiting) if config.get(role) == known_as]
             if users:

@@ -25,6 +25,7 @@ from evenhand.service.storage.upgrade import revision, revision_of
 FORMAT = "evenhand backup 1"
 SUMMARY = "backup.json"
 UNFINISHED = ".partial"  # how names of files end that are still being written
+NOT_COPIED = "sign_ins"  # whoever opens a copy shall not be signed in as somebody; people sign in again
 
 
 def backup(database: Database, home: Home, path: Path) -> dict[str, Any]:
@@ -121,8 +122,8 @@ class _Copy:
                 self.add_stream(f"tables/{table.name}.jsonl", stream)
 
     def _kept(self, table: str, row: dict[str, Any]) -> dict[str, Any] | None:
-        key = ("runs", row["run"]) if table == "events" else (table, row["id"])
-        if key in self.gone:
+        key = ("runs", row["run"]) if table == "events" else (table, row.get("id"))
+        if table == NOT_COPIED or key in self.gone:
             return None
         return row | {"parent": None} if ("runs", row.get("parent")) in self.gone else row
 

@@ -1,5 +1,6 @@
 """One database, SQLite or PostgreSQL, with transactions that read and transactions that write."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -7,7 +8,14 @@ from typing import Any
 
 from sqlalchemy import Connection, create_engine, event, func, select, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    IntegrityError,
+    NoSuchModuleError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 from sqlalchemy.orm import Session
 
 from evenhand.errors import EvenhandError
@@ -15,7 +23,19 @@ from evenhand.errors import EvenhandError
 BUSY_SECONDS = 30  # how long SQLite waits for another writer
 CONNECT_SECONDS = 10
 KINDS = ("sqlite", "postgresql")
-GONE = (OperationalError, InterfaceError)  # what is raised while the database cannot be reached: try again later
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+REFUSED = (DataError, IntegrityError, ProgrammingError)  # the database answers, and will say the same the next time
+
+
+def storable(value: Any) -> Any:
+    """JSON that every database takes: PostgreSQL knows neither the character NUL nor numbers that are none."""
+    if isinstance(value, str):
+        return value.replace("\0", REPLACEMENT).encode(errors="replace").decode()  # half a character is refused too
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {storable(key): storable(item) for key, item in value.items()}
+    return [storable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 class Database:
@@ -27,7 +47,7 @@ class Database:
             if self.url.get_backend_name() not in KINDS:
                 raise ArgumentError(f"{self.url.get_backend_name()} is not one of {', '.join(KINDS)}")
             patience = {"connect_timeout": CONNECT_SECONDS} if self.url.get_backend_name() == "postgresql" else {}
-            self.engine = create_engine(self.url, pool_pre_ping=True, connect_args=patience)
+            self.engine = create_engine(self.url, pool_pre_ping=True, connect_args=patience, hide_parameters=True)
         except ModuleNotFoundError as error:
             raise EvenhandError(
                 f'PostgreSQL needs {error.name}, which is not installed. Run `pip install "evenhand[postgres]"`.'

@@ -3,10 +3,12 @@
 import os
 import re
 import shutil
+import stat
 import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -55,7 +57,7 @@ class Home:
         if not existed:
             self.path.chmod(0o700)
         for folder in (self.uploads, self.trash, *(self.path / kind for kind in TABLES)):
-            writable_folder(folder)
+            keep_private(writable_folder(folder), 0o700)
 
     def run(self, run_id: str) -> Path:
         """The folder of a run's results."""
@@ -113,6 +115,25 @@ class Home:
     def _all(self) -> Iterator[Path]:
         for folder in (*(self.path / kind for kind in TABLES), self.uploads, self.trash):
             yield from folder.iterdir()
+
+
+def keep_private(path: Path, mode: int) -> None:
+    """Let nobody but the owner at it, whatever it was made with; what another user owns is theirs to protect."""
+    if stat.S_IMODE(path.stat().st_mode) != mode:
+        with suppress(PermissionError):
+            path.chmod(mode)
+
+
+def keep_database_private(database: Path) -> None:
+    """The same for SQLite's file, made first where it is not there yet, and those that SQLite puts beside it.
+
+    SQLite gives new ones the mode of the database.
+    """
+    with suppress(OSError):  # where it cannot be made, whoever opens it says why
+        os.close(os.open(database, os.O_RDWR | os.O_CREAT, 0o600))
+    for path in (database, *(database.with_name(database.name + ending) for ending in ("-wal", "-shm"))):
+        with suppress(FileNotFoundError):
+            keep_private(path, 0o600)
 
 
 def _age(path: Path) -> float:

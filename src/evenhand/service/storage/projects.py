@@ -1,9 +1,20 @@
 """Projects, which keep people's data apart."""
 
-from sqlalchemy.exc import IntegrityError
+import uuid
 
+from sqlalchemy import delete, func, or_, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from evenhand.errors import EvenhandError
 from evenhand.service.storage.database import Database
-from evenhand.service.storage.tables import Project
+from evenhand.service.storage.home import ID, TABLES, Home
+from evenhand.service.storage.log import one_line
+from evenhand.service.storage.people import found_project
+from evenhand.service.storage.tables import Project, Run
+
+FIRST = "default"  # the project that is always there; the only one whose id is a word
+LONGEST_NAME = 100
 
 
 def ensure_project(database: Database, name: str) -> None:
@@ -18,3 +29,99 @@ def ensure_project(database: Database, name: str) -> None:
         with database.reading() as session:
             if session.get(Project, name) is None:
                 raise
+
+
+class Projects:
+    """The projects of a service, and what is in them when they are deleted."""
+
+    def __init__(self, database: Database, home: Home) -> None:
+        self.database, self.home = database, home
+
+    def add(self, name: str) -> Project:
+        """A new project, which only admins see until others are given a role in it."""
+        name = _checked_name(name)
+        try:
+            with self.database.writing() as session:
+                project = Project(id=uuid.uuid4().hex, name=name, created=self.database.now(session))
+                session.add(project)
+        except IntegrityError as error:
+            raise _taken(name) from error
+        return project
+
+    def all(self) -> list[Project]:
+        """All projects, by name."""
+        with self.database.reading() as session:
+            return list(session.scalars(select(Project).order_by(Project.name)))
+
+    def get(self, known_as: str) -> Project:
+        """One project, by its id or its name."""
+        with self.database.reading() as session:
+            wanted = select(Project).where(or_(Project.id == known_as, Project.name == known_as))
+            found = list(session.scalars(wanted)) if known_as.isprintable() else []
+            if not found:
+                raise EvenhandError(f"There is no project {known_as[:100]!r}. `evenhand projects list` shows all.")
+            return found[0]
+
+    def rename(self, project_id: str, name: str) -> Project:
+        """Give a project another name; its id stays."""
+        name = _checked_name(name, project_id)
+        try:
+            with self.database.writing() as session:
+                project = found_project(session, project_id, locked=True)
+                project.name = name
+        except IntegrityError as error:
+            raise _taken(name) from error
+        return project
+
+    def counts(self, project_id: str) -> dict[str, int]:
+        """How many runs, data sets and models a project has, by the names of their tables."""
+        with self.database.reading() as session:
+            return {
+                kind: session.scalar(select(func.count()).where(table.project == project_id)) or 0
+                for kind, table in TABLES.items()
+            }
+
+    def delete(self, project_id: str) -> Project:
+        """Delete a project with all that is in it: first the entries, then the folders of its files.
+
+        Folders that a crash leaves behind belong to nothing any more, and are swept away later.
+        """
+        if project_id == FIRST:
+            raise EvenhandError(f"The project '{FIRST}' is always there. Delete what is in it instead.")
+        with self.database.writing() as session:
+            project = found_project(session, project_id, locked=True)  # so nothing is added to it from here on
+            _check_idle(session, project)
+            folders = [
+                self.home.folder(kind, known_as)
+                for kind, table in TABLES.items()
+                for known_as in session.scalars(select(table.id).where(table.project == project_id))
+            ]
+            session.execute(delete(Project).where(Project.id == project_id))  # the rest goes with it, by foreign keys
+        for folder in folders:
+            self.home.remove(folder)
+        return project
+
+
+def _check_idle(session: Session, project: Project) -> None:
+    """Refuse while somebody works on a run; those that wait are locked, so that nobody begins with one."""
+    runs = session.execute(select(Run.id, Run.state).where(Run.project == project.id).with_for_update()).all()
+    busy = [run.id for run in runs if run.state in ("running", "cancelling")]
+    if busy:
+        raise EvenhandError(
+            f"The project '{project.name}' has runs that are not over, for instance {busy[0]}. Cancel them first, and "
+            "wait until they have ended."
+        )
+
+
+def _checked_name(name: str, project_id: str | None = None) -> str:
+    """A name that can be shown, and that is no other project's id."""
+    shown = one_line(name)
+    if not 1 <= len(shown) <= LONGEST_NAME:
+        raise EvenhandError(f"A project's name has 1 to {LONGEST_NAME} characters; {name[:120]!r} has {len(shown)}.")
+    if shown != project_id and (shown == FIRST or ID.fullmatch(shown)):
+        raise EvenhandError(f"'{shown}' would be taken for a project's id. Choose another name.")
+    return shown
+
+
+def _taken(name: str) -> EvenhandError:
+    return EvenhandError(f"There is a project '{name}' already. Choose another name.")

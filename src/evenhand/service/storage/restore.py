@@ -8,13 +8,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
 from evenhand.errors import EvenhandError
 from evenhand.files import cannot_write, read_json
 from evenhand.service.storage.backup import FORMAT, SUMMARY
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import ID, TABLES, Home
+from evenhand.service.storage.projects import FIRST
 from evenhand.service.storage.rows import put_lines, tables_of
 from evenhand.service.storage.upgrade import known_revisions, revision, upgrade
 
@@ -47,14 +48,15 @@ def restore(database: Database, home: Home, path: Path) -> dict[str, Any]:
 
 
 def _check_empty(database: Database) -> None:
-    """Two services cannot be mixed, and nothing is ever overwritten."""
+    """Two services cannot be mixed, and nothing is ever overwritten. Only the first project is there from the start."""
     with database.engine.connect() as connection:
-        tables = [table for table in tables_of(connection) if table.name in TABLES]
-        if any(connection.scalar(select(func.count()).select_from(table)) for table in tables):
-            raise EvenhandError(
-                "There are runs, data sets or models already, which a copy must not overwrite. Restore into a new "
-                "folder (--home) and an empty database (--database)."
-            )
+        for table in tables_of(connection):
+            wanted = select(table).where(table.c.id != FIRST) if table.name == "projects" else select(table)
+            if connection.execute(wanted.limit(1)).first() is not None:
+                raise EvenhandError(
+                    f"The database is not empty: '{table.name}' has entries, which a copy must not overwrite. "
+                    "Restore into a new folder (--home) and an empty database (--database)."
+                )
 
 
 def _is_ours(name: str) -> bool:

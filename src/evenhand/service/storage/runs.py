@@ -1,6 +1,8 @@
 """Runs in the database: made, claimed with a lease, kept alive, ended once, listed, cancelled, deleted."""
 
 import uuid
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -9,12 +11,14 @@ from sqlalchemy import and_, delete, or_, select, tuple_
 from sqlalchemy.orm import Session
 
 from evenhand.errors import EvenhandError
-from evenhand.service.storage.database import Database
+from evenhand.service.storage.database import Database, storable
+from evenhand.service.storage.people import hold_project
 from evenhand.service.storage.tables import Event, Run
 
 State = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]
 STATES: tuple[State, ...] = ("queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted")
 OVER = ("done", "failed", "cancelled")  # a run ends in one of these, once
+HELD = ("running", "cancelling")  # somebody does it
 MOST_ATTEMPTS = 5  # a run that has killed so many workers is the cause of it
 LEASE_SECONDS = 30.0
 
@@ -42,18 +46,63 @@ class Runs:
         self.database = database
         self.lease_seconds = lease_seconds
 
-    def create(self, project: str, kind: str, title: str, config: dict[str, Any], parent: str | None = None) -> Run:
-        """A new run, which waits for a worker."""
+    def create(
+        self,
+        project: str,
+        kind: str,
+        title: str,
+        config: dict[str, Any],
+        parent: str | None = None,
+        *,
+        schema_text: str | None = None,
+        asked_by: str | None = None,
+        place: str = "worker",
+        check: Callable[[Session], None] | None = None,
+    ) -> Run:
+        """A new run, which waits for a worker. `check` may refuse it within the transaction that makes it."""
         with self.database.writing() as session:
+            hold_project(session, project)
+            if check is not None:
+                check(session)
             now = self.database.now(session)
             run = Run(
                 id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, parent=parent,
-                state="queued", cancel=False, progress={}, attempts=0, created=now, lease=0, place="worker",
+                state="queued", cancel=False, progress={}, attempts=0, created=now, lease=0, place=place,
+                asked_by=asked_by, schema_text=schema_text,
             )  # fmt: skip
             session.add(run)
             session.flush()
             self._note(session, run.id, now, "queued", {})
         return run
+
+    def begin(
+        self, project: str, kind: str, title: str, config: dict[str, Any], worker: str, place: str = "terminal"
+    ) -> Claim:
+        """A new run that whoever asks for it does at once, in a terminal: no worker ever claims it."""
+        with self.database.writing() as session:
+            hold_project(session, project)
+            now = self.database.now(session)
+            run = Run(
+                id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, state="running",
+                cancel=False, progress={}, attempts=0, created=now, lease=0, place=place,
+            )  # fmt: skip
+            session.add(run)
+            session.flush()
+            return self._start(session, run, now, worker)
+
+    def take_up(self, run_id: str, worker: str, project: str | None = None) -> Claim:
+        """Do a terminal's run again that was interrupted, failed or was cancelled; nobody else must be doing it."""
+        with self.database.writing() as session:
+            run, now = self._locked(session, run_id, project), self.database.now(session)
+            if run.place != "terminal":
+                raise EvenhandError(f"The run {run_id} is for a worker: `evenhand runs resume` lets it wait for one.")
+            if run.state in HELD:
+                raise EvenhandError(f"The run {run_id} is being done already, by {run.worker}.")
+            if run.state == "done":
+                raise EvenhandError(f"The run {run_id} is done; there is nothing to go on with.")
+            run.cancel, run.progress = False, {}
+            run.result = run.error = run.started = run.finished = None
+            return self._start(session, run, now, worker)
 
     def claim(self, worker: str) -> Claim | None:
         """The oldest run that waits, or whose worker has not been heard of for the length of a lease; None: none."""
@@ -66,12 +115,15 @@ class Runs:
         """A claim, or whether there may be another one to look at."""
         with self.database.writing() as session:
             now = self.database.now(session)
-            waits = Run.state.in_(("queued", "interrupted"))
-            orphaned = and_(Run.state.in_(("running", "cancelling")), Run.lease_until < now)
+            waits = and_(Run.state.in_(("queued", "interrupted")), Run.place == "worker")
+            orphaned = and_(Run.state.in_(HELD), Run.lease_until < now)
             oldest = select(Run).where(or_(waits, orphaned)).order_by(Run.created, Run.id).limit(1)
             run = session.scalar(oldest.with_for_update(skip_locked=True))
             if run is None:
                 return False
+            if run.place == "terminal":  # it is only said that it ended: a worker has not the files that it reads
+                self._interrupt_lapsed(session, run, now)
+                return True
             if run.cancel:
                 self._end(session, run, now, "cancelled", None, None)
                 return True
@@ -79,11 +131,15 @@ class Runs:
                 words = f"Its worker ended without a word {run.attempts} times. The model may take too much memory."
                 self._end(session, run, now, "failed", None, words)
                 return True
-            run.state, run.worker, run.lease, run.attempts = "running", worker, run.lease + 1, run.attempts + 1
-            run.lease_until = now + timedelta(seconds=self.lease_seconds)
-            run.started = run.started or now
-            self._note(session, run.id, now, "started", {"worker": worker, "attempt": run.attempts})
-            return Claim(run.id, run.kind, run.project, run.config, run.lease, run.attempts)
+            return self._start(session, run, now, worker)
+
+    def _start(self, session: Session, run: Run, now: datetime, worker: str) -> Claim:
+        """Let somebody hold a run."""
+        run.state, run.worker, run.lease, run.attempts = "running", worker, run.lease + 1, run.attempts + 1
+        run.lease_until = now + timedelta(seconds=self.lease_seconds)
+        run.started = run.started or now
+        self._note(session, run.id, now, "started", {"worker": worker, "attempt": run.attempts, "place": run.place})
+        return Claim(run.id, run.kind, run.project, run.config, run.lease, run.attempts)
 
     def beat(self, claim: Claim, progress: dict[str, Any] | None = None) -> bool:
         """Say that the worker is alive, and how far it is; returns whether somebody wishes that the run ends."""
@@ -91,7 +147,7 @@ class Runs:
             run = self._held(session, claim)
             run.lease_until = self.database.now(session) + timedelta(seconds=self.lease_seconds)
             if progress is not None:
-                run.progress = progress
+                run.progress = storable(progress)
             return run.cancel
 
     def tell(self, claim: Claim, kind: str, data: dict[str, Any]) -> None:
@@ -137,14 +193,23 @@ class Runs:
                 self._note(session, run.id, now, "cancelling", {})
             return run
 
-    def resume(self, run_id: str, project: str | None = None) -> Run:
-        """Let a run that failed or was cancelled wait for a worker again."""
+    def resume(
+        self, run_id: str, project: str | None = None, *, check: Callable[[Session, Run], None] | None = None
+    ) -> Run:
+        """Let a run that failed or was cancelled wait for a worker again, unless `check` refuses it."""
         with self.database.writing() as session:
             run, now = self._locked(session, run_id, project), self.database.now(session)
+            if run.place == "terminal":
+                raise EvenhandError(
+                    f"The run {run_id} was started in a terminal, with files that only its user has. Go on with it "
+                    f"there: `evenhand runs resume {run_id[:8]}`."
+                )
             if run.state not in ("failed", "cancelled"):
                 raise EvenhandError(
                     f"The run {run_id} is {run.state}; only one that failed or was cancelled goes on again."
                 )
+            if check is not None:
+                check(session, run)
             run.state, run.cancel, run.attempts, run.progress = "queued", False, 0, {}
             run.result = run.error = run.started = run.finished = None
             self._note(session, run.id, now, "queued", {"again": True})
@@ -154,7 +219,7 @@ class Runs:
         """Remove a run and its events from the database. Its folder is for the caller to remove afterwards."""
         with self.database.writing() as session:
             run = self._locked(session, run_id, project)
-            if run.state in ("running", "cancelling"):
+            if run.state in HELD:
                 raise EvenhandError(f"The run {run_id} is {run.state}. Cancel it first, and wait until it has ended.")
             session.execute(delete(Event).where(Event.run == run_id))
             session.delete(run)
@@ -166,10 +231,12 @@ class Runs:
             run = session.get(Run, run_id)
             if run is None or (project is not None and run.project != project):
                 raise EvenhandError(f"There is no run '{run_id}'. `evenhand runs list` shows all.")
-            return run
+            lapsed = self._has_lapsed(session, run)
+        return self._looked_at_again(run_id) if lapsed else run
 
     def beginning_with(self, beginning: str, limit: int = 5) -> list[Run]:
         """Runs whose id begins so."""
+        self._look_at_lapsed()
         wanted = select(Run).where(Run.id.startswith(beginning, autoescape=True)).order_by(Run.id).limit(limit)
         with self.database.reading() as session:
             return list(session.scalars(wanted))
@@ -180,10 +247,12 @@ class Runs:
         *,
         state: str | None = None,
         kind: str | None = None,
+        parent: str | None = None,
         after: tuple[datetime, str] | None = None,
         limit: int = 50,
     ) -> list[Run]:
         """Runs from the newest to the oldest; `after` is the creation and the id of the last one that was seen."""
+        self._look_at_lapsed()
         wanted = select(Run).order_by(Run.created.desc(), Run.id.desc()).limit(limit)
         if project is not None:
             wanted = wanted.where(Run.project == project)
@@ -191,6 +260,8 @@ class Runs:
             wanted = wanted.where(Run.state == state)
         if kind is not None:
             wanted = wanted.where(Run.kind == kind)
+        if parent is not None:
+            wanted = wanted.where(Run.parent == parent)
         if after is not None:
             wanted = wanted.where(tuple_(Run.created, Run.id) < after)
         with self.database.reading() as session:
@@ -206,21 +277,58 @@ class Runs:
         run = session.scalar(select(Run).where(Run.id == run_id).with_for_update())
         if run is None or (project is not None and run.project != project):
             raise EvenhandError(f"There is no run '{run_id}'. `evenhand runs list` shows all.")
+        if self._has_lapsed(session, run):
+            self._interrupt_lapsed(session, run, self.database.now(session))
         return run
 
     def _held(self, session: Session, claim: Claim) -> Run:
-        """The run of a claim, if the claim still counts."""
+        """The run of a claim, if the claim still counts.
+
+        That of a terminal counts until somebody takes the run up: its machine may only have been asleep.
+        """
         run = session.scalar(select(Run).where(Run.id == claim.run).with_for_update())
-        if run is None or run.lease != claim.lease or run.state not in ("running", "cancelling"):
+        if run is None or run.lease != claim.lease:
+            raise LeaseLost
+        if run.place == "terminal" and run.state == "interrupted":
+            run.state = "running"
+            self._note(session, run.id, self.database.now(session), "note", {"text": "It was silent; it goes on."})
+        if run.state not in HELD:
             raise LeaseLost
         return run
+
+    def _has_lapsed(self, session: Session, run: Run) -> bool:
+        """Whether a terminal's run is held by a process that has not been heard of for the length of a lease."""
+        if run.place != "terminal" or run.state not in HELD or run.lease_until is None:
+            return False
+        return run.lease_until < self.database.now(session)
+
+    def _interrupt_lapsed(self, session: Session, run: Run, now: datetime) -> None:
+        if run.cancel:
+            self._end(session, run, now, "cancelled", None, None)
+        else:
+            run.state = "interrupted"
+            self._note(session, run.id, now, "interrupted", {})
+
+    def _look_at_lapsed(self) -> None:
+        """Before runs are shown: terminals' runs whose process has died are interrupted, and no worker may be there."""
+        with self.database.reading() as session:
+            now = self.database.now(session)
+            lapsed = select(Run.id).where(Run.state.in_(HELD), Run.place == "terminal", Run.lease_until < now)
+            found = list(session.scalars(lapsed))
+        for run_id in found:
+            with suppress(EvenhandError):  # it may have been deleted meanwhile
+                self._looked_at_again(run_id)
+
+    def _looked_at_again(self, run_id: str) -> Run:
+        with self.database.writing() as session:
+            return self._locked(session, run_id, None)
 
     def _end(
         self, session: Session, run: Run, now: datetime, state: str, result: dict[str, Any] | None, error: str | None
     ) -> None:
-        run.state, run.result, run.error, run.finished = state, result, error, now
+        run.state, run.result, run.error, run.finished = state, storable(result), storable(error), now
         run.worker = run.lease_until = None
         self._note(session, run.id, now, state, {} if error is None else {"error": error})
 
     def _note(self, session: Session, run_id: str, now: datetime, kind: str, data: dict[str, Any]) -> None:
-        session.add(Event(run=run_id, at=now, kind=kind, data=data))
+        session.add(Event(run=run_id, at=now, kind=kind, data=storable(data)))
