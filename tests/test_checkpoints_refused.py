@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
 from evenhand.runs import checkpoint_files
 from evenhand.runs.checkpoint_files import STATE
-from evenhand.runs.checkpoints import REFUSED, CheckpointGone, Checkpoints, FolderKeeper, News
+from evenhand.runs.checkpoints import REFUSED, CheckpointGone, Checkpoints, FolderKeeper, News, as_checkpoints
 from evenhand.search.checkpoint import Place, State
 from evenhand.search.recorder import Fresh
 from tests.checkpoint_world import World, limited
@@ -194,3 +195,11 @@ def test_after_a_full_disk_no_checkpoint_has_gaps(tmp_path: Path, monkeypatch: p
 
 def full_disk(_handle: int) -> None:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_folder_for_checkpoints_is_tried_before_the_work(tmp_path: Path) -> None:
+    assert as_checkpoints(tmp_path / "made" / "here") == Checkpoints(tmp_path / "made" / "here")
+    assert (tmp_path / "made").is_dir()
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(EvenhandError, match="file"):
+        as_checkpoints(tmp_path / "file" / "here")

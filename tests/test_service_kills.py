@@ -69,7 +69,7 @@ class Server:
 @pytest.fixture
 def service(open_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch) -> Service:
     monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", "0.1")
-    return open_service(lease_seconds=2.0)
+    return open_service(lease_seconds=5.0)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
         os.kill(pid, number)
 
 
-def until(condition: Callable[[], bool], seconds: float = 120.0, every: float = 0.02) -> None:
+def until(condition: Callable[[], bool], seconds: float = 600.0, every: float = 0.02) -> None:
     """Wait for something that happens soon; the limit is only there so that a broken test ends."""
     end = time.monotonic() + seconds
     while not condition():

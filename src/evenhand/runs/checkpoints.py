@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
+from evenhand.files import writable_folder
 from evenhand.models.classifier import Classifier
 from evenhand.runs.checkpoint_files import (
     SEGMENT,
@@ -93,7 +94,10 @@ class Checkpoints:
 
 def as_checkpoints(where: str | Path | Checkpoints | None) -> Checkpoints | None:
     """Checkpoints in a folder, as often as usual, or as they are given."""
-    return Checkpoints(Path(where)) if isinstance(where, str | Path) else where
+    if not isinstance(where, str | Path):
+        return where
+    writable_folder(Path(where).absolute().parent)  # found out now, and not after half a minute of work
+    return Checkpoints(Path(where))
 
 
 def keeper_for(

@@ -17,6 +17,7 @@ from evenhand.service.heartbeat import Heartbeat
 from evenhand.service.jobs import UNSURE, job_of
 from evenhand.service.run_folder import attempt_folder, drop, publish, put_by, tidy
 from evenhand.service.settings import Service
+from evenhand.service.storage.database import REFUSED
 from evenhand.service.storage.runs import Claim, LeaseLost
 
 TICK_SECONDS = 0.1
@@ -46,7 +47,7 @@ class Attempt:
         try:
             self._do()
         except SQLAlchemyError as error:  # the lease runs out, and what is left of this attempt is swept away
-            log.warning("run %s: left behind, since the database does not answer: %s", self._claim.run, error)
+            log.warning("run %s: left behind, since the database did not take its news: %s", self._claim.run, error)
 
     def _do(self) -> None:
         self._heart = Heartbeat(self._runs, self._claim)
@@ -176,6 +177,8 @@ class Attempt:
             try:
                 act()
                 return
+            except REFUSED:
+                raise
             except SQLAlchemyError as error:
                 log.warning("The database does not answer; the run %s waits for it: %s", self._claim.run, error)
                 if self._stopping.wait(AGAIN_SECONDS):

@@ -170,7 +170,9 @@ class FindingsIndex:
         if gap is None or gap <= 0:
             return self.rows
         rows = self.mapped[ROWS]
-        return bisect_right(self.mapped[ORDER], -np.float32(gap), key=lambda row: -np.nan_to_num(_gap(rows[row])))
+        return bisect_right(
+            self.mapped[ORDER], -np.float32(gap), key=lambda row: -np.nan_to_num(_gap(rows[row]), posinf=1.0)
+        )
 
     def _first(self, count: int) -> Bits:
         """Which rows are the first ones in the order by gap.

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from evenhand.service.storage.database import REFUSED
 from evenhand.service.storage.runs import Claim, LeaseLost, Runs
 
 PROGRESS_SECONDS = 0.5  # progress is saved no more often than this
@@ -83,6 +84,11 @@ class Heartbeat:
             self._beaten = self._saved = start
         except LeaseLost:
             self.lost = True
+        except REFUSED as error:
+            self._progress, self._saved = {}, start
+            if self._news:
+                self._news.popleft()
+            log.warning("run %s: the database refuses what there is to say: %s", self._claim.run, error)
         except SQLAlchemyError as error:
             self._changed, self._saved = True, start
             log.warning("The database does not answer; the run %s goes on: %s", self._claim.run, error)

@@ -103,7 +103,9 @@ def _swept(folder: Path, runs: "Runs") -> list[Path]:
         run = runs.get(folder.name)
     except EvenhandError:  # the folder of a run that is not there: `Home.sweep` knows when it may go
         return []
-    held = run.state in ("running", "cancelling")
+    # A terminal that was not heard of may only be asleep, and goes on with the same lease.
+    asleep = run.place == "terminal" and run.state == "interrupted"
+    held = run.state in ("running", "cancelling") or asleep
     kept = f"attempt-{run.lease}{PARTIAL}" if held else None
     finished = held or run.result is not None
     if run.state != "done" and (kept is None or not (folder / kept).is_dir()):  # a claim may be without its folder yet
