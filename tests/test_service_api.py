@@ -3,6 +3,8 @@
 import io
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.search.space import TableSpace
 from evenhand.service.api.app import create_app
 from evenhand.service.api.journal import LOGGER, JsonLines
+from evenhand.service.jobs import job_of
 from evenhand.service.settings import Service
 from evenhand.service.storage.tables import Run
 from tests.service_world import SMALL_AUDIT, small_run
@@ -264,6 +267,76 @@ def test_findings_files_and_repair_of_an_audit(client: TestClient, sqlite_servic
     assert not sqlite_service.home.run(run.id).exists()
 
 
+def test_a_measurement_of_an_audit(client: TestClient, sqlite_service: Service, audited: Path) -> None:
+    run = finished_run(sqlite_service, audited)
+    answer = client.post(f"{API}/runs/{run.id}/measure", json={"half_width": 0.02, "title": "How often"})
+    made = answer.json()
+    assert answer.status_code == 201
+    assert (made["kind"], made["parent"], made["title"], made["place"]) == ("measure", run.id, "How often", "worker")
+    assert (made["config"]["protected"], made["config"]["half_width"]) == (["sex"], 0.02)
+    assert error(client.post(f"{API}/runs/{run.id}/measure", json={"half_width": 2})) == (400, "invalid")
+    assert error(client.post(f"{API}/runs/{made['id']}/measure", json={})) == (409, "conflict")
+
+
+def test_what_only_a_terminal_has_is_not_repaired_here(client: TestClient, sqlite_service: Service) -> None:
+    config = SMALL_AUDIT | {"dataset": "people.toml", "model": "net.onnx", "terminal": {"folder": "/", "secret": False}}
+    run = sqlite_service.runs.create("default", "audit", "people", config, place="terminal")
+    for what in ("repair", "measure"):
+        answer = client.post(f"{API}/runs/{run.id}/{what}", json={})
+        assert error(answer) == (409, "conflict")
+        assert "made in a terminal" in answer.json()["error"]["message"]
+
+
+def test_a_run_keeps_the_schema_it_was_asked_for_with(client: TestClient, sqlite_service: Service) -> None:
+    """What is changed later is for later runs; a repair or a measurement is about what the audit was about."""
+    data = sent(client)
+    address = f"{API}/datasets/{data}/schema"
+    before = client.post(f"{address}/infer", json={"label": "ok", "protected": ["sex"]}).json()["text"]
+    model = sqlite_service.assets.add_model("default", "trees", [b"tree\n"], "model.txt", 1 << 20).id
+    request = {"dataset": data, "model": model}
+    audit = client.post(f"{API}/runs", json={"kind": "audit", "request": request}).json()["id"]
+    after = before.replace('name = "sex"', 'name = "gender"\ncolumn = "sex"')
+    assert client.put(address, json={"text": after}).status_code == 200
+
+    claim = sqlite_service.runs.claim("a test")
+    assert claim is not None
+    assert job_of(sqlite_service, claim, Path("x")).schema == before
+    sqlite_service.runs.finish(claim, "done", {"findings": 3})
+    for what in ("repair", "measure"):
+        made = client.post(f"{API}/runs/{audit}/{what}", json={"protected": ["sex"]})
+        assert made.status_code == 201, made.text
+        assert sqlite_service.runs.get(made.json()["id"]).schema_text == before
+    new = client.post(f"{API}/runs", json={"kind": "audit", "request": request | {"protected": ["gender"]}}).json()
+    assert sqlite_service.runs.get(new["id"]).schema_text == after
+    builtin = client.post(f"{API}/runs", json={"kind": "audit", "request": SMALL_AUDIT}).json()["id"]
+    assert sqlite_service.runs.get(builtin).schema_text is None
+
+
+HEAVY = ("torch", "pandas", "pyarrow", "sklearn", "scipy")
+STARTED = f"""
+import sys
+from pathlib import Path
+from fastapi.testclient import TestClient
+from evenhand.service.api.app import create_app
+from evenhand.service.settings import Settings
+service = Settings(home=Path(sys.argv[1]), database=None).open()
+with TestClient(create_app(service), base_url="http://127.0.0.1:8321") as client:
+    run = client.post("/api/v1/runs", json={{"kind": "audit", "request": {{"dataset": "census"}}}}).json()["id"]
+    for path in ("/", "/runs", f"/runs/{{run}}", "/new", "/new/columns?data=census", "/compare", "/api/v1/builtin"):
+        assert client.get(path).status_code == 200, path
+service.close()
+print([name for name in {HEAVY!r} if name in sys.modules])
+"""
+
+
+def test_the_server_needs_nothing_heavy(tmp_path: Path) -> None:
+    """Models and tables are opened in other processes, so the server starts fast and stays small."""
+    command = [sys.executable, "-c", STARTED, str(tmp_path / "home")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 def finished_run_with(service: Service, run_id: str) -> str:
     claim = service.runs.claim("a test")
     assert claim is not None
@@ -386,4 +459,4 @@ def test_answers_about_the_watched_run_are_shared(
     asked.clear()
     for _ in range(3):
         client.get(f"{API}/runs/{run.id}/events/stream", params={"after": last})
-    assert (first, len(asked)) == (3, 0)
+    assert (first, len(asked)) == (2, 0)

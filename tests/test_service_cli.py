@@ -1,5 +1,6 @@
 """`evenhand runs`, `storage`, `serve` and `worker` as a user meets them."""
 
+import io
 import json
 import os
 import re
@@ -142,6 +143,16 @@ def test_a_run_is_cancelled_resumed_and_deleted(sqlite_service: Service) -> None
         evenhand("runs", "show", run)
 
 
+def test_a_run_whose_data_are_gone_does_not_wait_again(sqlite_service: Service) -> None:
+    table = sqlite_service.assets.add_dataset("default", "people", io.BytesIO(b"sex,age\nf,20\n"), "x.csv", 1000)
+    run = small_run(sqlite_service, dataset=table.id)
+    sqlite_service.runs.cancel(run.id)
+    sqlite_service.assets.delete_dataset(table.id)
+    with pytest.raises(EvenhandError, match=f"There is no data set '{table.id}'"):
+        evenhand("runs", "resume", run.id)
+    assert sqlite_service.runs.get(run.id).state == "cancelled"
+
+
 def test_a_run_at_work_is_asked_to_end(sqlite_service: Service) -> None:
     run = small_run(sqlite_service).id
     assert sqlite_service.runs.claim("me") is not None
@@ -253,7 +264,7 @@ def test_the_files_for_servers_start_commands_that_exist() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "example.org"])
 def test_other_machines_are_not_served(host: str, tmp_path: Path) -> None:
-    with pytest.raises(EvenhandError, match="no accounts yet"):
+    with pytest.raises(EvenhandError, match="Without TLS"):
         evenhand("serve", "--host", host)
     assert not (tmp_path / "home").exists()
 

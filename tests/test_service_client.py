@@ -17,6 +17,8 @@ from evenhand.service.api import watching
 from evenhand.service.api.app import create_app
 from evenhand.service.client import Client, Event, ServiceError
 from evenhand.service.settings import Service
+from evenhand.service.storage.accounts import Role
+from tests.people_world import peopled
 from tests.service_world import SMALL_AUDIT, small_run
 from tests.test_service_api import FINDINGS, TABLE, audited, finished_run, told
 
@@ -213,3 +215,31 @@ def test_a_token_is_sent_and_not_carried_elsewhere() -> None:
         thread.join()
     assert raised.value.status == 302
     assert b"Authorization: Bearer secret" in seen[0]
+
+
+def test_what_a_service_with_accounts_refuses_is_said(tmp_path: Path) -> None:
+    with peopled(tmp_path / "home") as world, served(world.service) as address:
+
+        def client(role: Role, project: str = "default", name: str = "ada") -> Client:
+            made = world.service.accounts.add_token(world.people[name], project, role, "a program", 1)
+            return Client(address, token=f" {made[1]}\n")
+
+        run = client("auditor").audit("census", ["sex"], seeds=1)
+        assert client("viewer").run(run.id).state == "queued"
+        for token, words in ((None, "no token was given"), ("evh_wrong", "not known, or it has expired")):
+            with pytest.raises(ServiceError, match=words) as raised:
+                Client(address, token=token).run(run.id)
+            assert (raised.value.status, raised.value.what) == (401, "unauthenticated")
+            assert "token=" in str(raised.value)
+        with pytest.raises(ServiceError, match="but not change it") as raised:
+            client("viewer").cancel(run.id)
+        assert (raised.value.status, raised.value.what) == (403, "forbidden")
+        with pytest.raises(ServiceError) as raised:
+            client("auditor", world.other, "otto").run(run.id)
+        assert raised.value.status == 404
+
+
+@pytest.mark.parametrize("token", ["", " ", "evh_\nX-Other: 1", "evh_ü"])
+def test_what_cannot_be_a_token_is_not_sent(token: str) -> None:
+    with pytest.raises(EvenhandError, match="token"):
+        Client(token=token)

@@ -20,19 +20,25 @@ from schemathesis.specs.openapi.checks import (
 from evenhand.service.api import table_tasks
 from evenhand.service.api.app import ROUTERS, create_app
 from evenhand.service.settings import Settings
+from tests.service_world import DATABASES, Cluster
 from tests.test_service_api import TABLE, audited, finished_run
 
 __all__ = ["audited"]  # a fixture
+pytest_plugins = ["tests.service_world"]
 
-EXAMPLES = 12
+EXAMPLES = {"sqlite": 18, "postgresql": 2}  # a difference between the two shows early or not at all
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 HEADERS = {"Host": "127.0.0.1:8321"}
 
 
-@pytest.fixture(scope="module")
-def app() -> Iterator[Any]:
+@pytest.fixture(scope="module", params=DATABASES)
+def app(request: pytest.FixtureRequest) -> Iterator[Any]:
+    url = None
+    if request.param == "postgresql":
+        cluster: Cluster = request.getfixturevalue("postgres")
+        url = cluster.new_database(cluster.template)
     with tempfile.TemporaryDirectory() as home:
-        service = Settings(home=Path(home), database=None, upload_limit=1 << 20, model_limit=1 << 20).open()
+        service = Settings(home=Path(home), database=url, upload_limit=1 << 20, model_limit=1 << 20).open()
         yield create_app(service)
         service.close()
 
@@ -65,11 +71,12 @@ def operations() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("method", "path"), operations(), ids=lambda part: part.strip("/").replace("/", "."))
-def test_no_request_fails_inside(described: Any, known: dict[str, str], method: str, path: str) -> None:
+def test_no_request_fails_inside(app: Any, described: Any, known: dict[str, str], method: str, path: str) -> None:
     """And each answer is one that the description names."""
+    examples = EXAMPLES["sqlite" if app.state.service.database.is_sqlite else "postgresql"]
 
     @settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+        max_examples=examples, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(case=described[path][method].as_strategy(), real=st.integers(0, 3))

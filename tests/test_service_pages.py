@@ -1,134 +1,18 @@
 """The pages as the server makes them: they answer, escape what people write, and can be read without JavaScript."""
 
 import re
-import shutil
-from collections.abc import Callable, Iterator
-from html.parser import HTMLParser
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 
-from evenhand.runs.audit import audit
-from evenhand.runs.table_repair import repair_table
-from evenhand.service.api.app import create_app
-from evenhand.service.jobs import figures_of
 from evenhand.service.pages.schema_form import schema_of, with_choices
 from evenhand.service.pages.words import duration
 from evenhand.service.settings import Service
-from tests.service_world import SMALL_AUDIT, small_run
+from tests.page_world import ESCAPED, EVIL, Visitor, sound, uploaded
+from tests.service_world import small_run
 
-pytest_plugins = ["tests.service_world"]
-
-EVIL = "<script>alert('x')</script>\"'&"
-ESCAPED = "&lt;script&gt;alert("
-JOBS = (EVIL.replace('"', ""), "clerk", "nurse")
-TABLE = "sex,age,job,city,approved\n" + "".join(
-    f"{'fm'[i % 2]},{20 + i % 40},{JOBS[i % 3]},{'XYZ'[i % 3]},{'no' if i % 4 else 'yes'}\n" for i in range(80)
-)
-
-
-class Markup(HTMLParser):
-    """What a page must not have: script or style of its own, or anything from another host."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.wrong: list[str] = []
-        self.labels: set[str] = set()
-        self.ids: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attributes}
-        if tag == "style" or "style" in given or any(name.startswith("on") for name in given):
-            self.wrong.append(f"own style or handler: {tag} {given}")
-        if tag == "script" and not given.get("src", "").startswith("/static/"):
-            self.wrong.append(f"own script: {given}")
-        for name in ("src", "href", "action"):
-            if given.get(name, "/")[:1] not in ("/", "#") or given.get(name, "").startswith("//"):
-                self.wrong.append(f"another host: {tag} {given[name]}")
-        if "id" in given:
-            self.ids.append(given["id"])
-
-
-def sound(answer: Any, status: int = 200) -> str:
-    """The text of a page that is as it must be."""
-    text = str(answer.text)
-    assert answer.status_code == status, text
-    assert answer.headers["content-type"].startswith("text/html")
-    assert "unsafe-inline" not in answer.headers["content-security-policy"]
-    markup = Markup(text)
-    assert not markup.wrong
-    assert len(set(markup.ids)) == len(markup.ids)
-    assert "<script>alert" not in text
-    return text
-
-
-class Visitor:
-    """Somebody with a browser without JavaScript."""
-
-    def __init__(self, client: TestClient) -> None:
-        self.client = client
-
-    def see(self, path: str, status: int = 200) -> str:
-        return sound(self.client.get(path), status)
-
-    def send(self, path: str, fields: dict[str, Any] | None = None, files: Any = None) -> Any:
-        """Send a form with the token that a page had."""
-        token = re.findall(r'name="csrf" value="([^"]+)"', self.client.get("/new").text)[0]
-        return self.client.post(path, data={"csrf": token} | (fields or {}), files=files, follow_redirects=False)
-
-    def sent(self, path: str, fields: dict[str, Any] | None = None, files: Any = None) -> str:
-        """Send a form that is taken; returns where it leads."""
-        answer = self.send(path, fields, files)
-        assert answer.status_code == 303, answer.text
-        return str(answer.headers["location"])
-
-
-@pytest.fixture
-def visitor(sqlite_service: Service) -> Iterator[Visitor]:
-    with TestClient(create_app(sqlite_service), base_url="http://127.0.0.1:8321") as client:
-        yield Visitor(client)
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders of an audit and a repair that were really made."""
-    folder = tmp_path_factory.mktemp("results")
-    audit("census", ["sex"], out=folder / "audit", seeds=40, steps=30, iterations=3, seed=1)
-    repair_table(
-        "census", ["sex"], "average", out=folder / "repair", seeds=10, steps=5, half_width=0.05, epochs=1, repeats=1
-    )
-    return {"audit": folder / "audit", "repair": folder / "repair"}
-
-
-@pytest.fixture
-def finished(sqlite_service: Service, results: dict[str, Path]) -> Callable[..., Any]:
-    """Makes runs that are done, with their files."""
-
-    def finish(kind: str = "audit", title: str = EVIL, parent: str | None = None) -> Any:
-        from evenhand.files import read_json
-
-        service = sqlite_service
-        config = SMALL_AUDIT | ({"by": ["average"]} if kind == "repair" else {})
-        run = service.runs.create("default", kind, title, config, parent)
-        claim = service.runs.claim("a worker")
-        assert claim is not None
-        shutil.copytree(results[kind], service.home.run(run.id))
-        service.runs.finish(claim, "done", figures_of(kind, read_json(results[kind] / "summary.json")))
-        return service.runs.get(run.id)
-
-    return finish
-
-
-def uploaded(visitor: Visitor, name: str = EVIL) -> str:
-    """The id of a table that was uploaded and whose decision was chosen."""
-    where = visitor.sent("/new/data", {"name": name}, {"file": ("people.csv", TABLE, "text/csv")})
-    data = where.partition("data=")[2]
-    assert ESCAPED in visitor.see(where)
-    assert visitor.sent("/new/columns/label", {"data": data, "label": "approved"}) == where
-    return data
+pytest_plugins = ["tests.service_world", "tests.page_world"]
 
 
 def test_every_page_answers_and_escapes(
@@ -137,6 +21,7 @@ def test_every_page_answers_and_escapes(
     finished()
     run = finished()
     repair = finished("repair", parent=run.id)
+    measured = finished("measure", parent=run.id, asked_by=EVIL)
     data = uploaded(visitor)
     failed = small_run(sqlite_service)
     claim = sqlite_service.runs.claim("a worker")
@@ -145,6 +30,7 @@ def test_every_page_answers_and_escapes(
     for path in (
         "/", "/runs", "/runs?state=failed", f"/runs/{run.id}", f"/runs/{run.id}/findings", f"/runs/{run.id}/report",
         f"/runs/{run.id}/repair", f"/runs/{run.id}/delete", f"/runs/{repair.id}", f"/runs/{failed.id}",
+        f"/runs/{measured.id}", f"/runs/{run.id}/measure",
         f"/compare?a={run.id}", f"/new/columns?data={data}", f"/new/columns?data={data}&again=1",
         f"/new/model?data={data}&protected=sex", "/new", "/settings", f"/settings/datasets/{data}/delete",
     ):  # fmt: skip
@@ -287,13 +173,14 @@ def test_a_repair_keeps_what_the_audit_was_about(
     visitor: Visitor, sqlite_service: Service, finished: Callable[..., Any]
 ) -> None:
     run = finished()
-    wrong = sound(visitor.send(f"/runs/{run.id}/repair", {"by": "magic", "repeats": "0"}), 400)
+    wrong = sound(visitor.send(f"/runs/{run.id}/repair", {"by": "magic", "repeats": "0", "steps": "-1"}), 400)
+    assert 'id="error-steps"' in wrong
     assert 'id="error-by"' in wrong
     assert 'id="error-repeats"' in wrong
-    where = visitor.sent(f"/runs/{run.id}/repair", {"by": "average", "repeats": "3"})
+    where = visitor.sent(f"/runs/{run.id}/repair", {"by": "average", "repeats": "3", "seeds": "50"})
     made = sqlite_service.runs.get(where.removeprefix("/runs/"))
     assert (made.kind, made.parent, made.config["by"], made.config["repeats"]) == ("repair", run.id, ["average"], 3)
-    assert made.config["protected"] == ["sex"]
+    assert (made.config["protected"], made.config["seeds"], made.config["steps"]) == (["sex"], 50, 1000)
     assert visitor.send(f"{where}/repair", {"by": "average", "repeats": "3"}).status_code == 409  # not an audit
 
 

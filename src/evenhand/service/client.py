@@ -2,7 +2,7 @@
 
 from evenhand.service.client import Client
 
-service = Client("http://127.0.0.1:8321")
+service = Client("http://127.0.0.1:8321")  # with accounts: Client(url, token=os.environ["EVENHAND_TOKEN"])
 run = service.audit("census", protected=["sex"], seeds=100)
 run = service.wait(run.id, on_event=lambda event: print(event.kind))
 for finding in service.findings(run.id, sort="gap"):
@@ -27,6 +27,7 @@ from evenhand.files import replacing
 
 PIECE = 1 << 20
 OVER = ("done", "failed", "cancelled")
+RENEW = 'Make a token on the page of your account and hand it over: Client(url, token="evh_…").'
 Content = TypeVar("Content")
 
 
@@ -114,12 +115,15 @@ class Finding:
 
 
 class Client:
-    """Asks a service. `token` is for services with accounts."""
+    """Asks a service. `token` is for services with accounts; it works in one project, which requests are about."""
 
     def __init__(self, url: str = "http://127.0.0.1:8321", token: str | None = None, timeout: float = 60.0) -> None:
         if urlsplit(url).scheme not in ("http", "https"):
             raise EvenhandError(f"'{url}' is not the address of a service: it begins with http:// or https://.")
-        self.url, self.timeout, self._token = url.rstrip("/"), timeout, token
+        if token is not None and not (token.strip().isascii() and token.strip().isprintable() and token.strip()):
+            raise EvenhandError("The token is empty or has characters that no token has. It begins with evh_.")
+        self.url, self.timeout = url.rstrip("/"), timeout
+        self._token = None if token is None else token.strip()  # files and variables end with a line end
 
     def add_dataset(self, path: str | Path, name: str | None = None) -> Dataset:
         """Send a table: .csv, .csv.gz or .parquet."""
@@ -314,7 +318,7 @@ class Client:
                 yield answer
         except HTTPError as error:
             with error:
-                raise _refused(error) from error
+                raise _refused(error, has_token=self._token is not None) from error
         except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
             reason = getattr(error, "reason", error)
             raise EvenhandError(f"The service at {self.url} does not answer: {reason}.") from error
@@ -336,10 +340,13 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _refused(error: HTTPError) -> ServiceError:
+def _refused(error: HTTPError, *, has_token: bool) -> ServiceError:
     try:
         said = json.loads(error.read())["error"]
-        return ServiceError(error.code, str(said["what"]), str(said["message"]))
+        words = str(said["message"])
+        if error.code == 401:
+            words = f"{words} {RENEW}" if has_token else f"This service has accounts, and no token was given. {RENEW}"
+        return ServiceError(error.code, str(said["what"]), words)
     except (ValueError, KeyError, TypeError):
         return ServiceError(error.code, "internal", f"The service answered with {error.code} {error.reason}.")
 

@@ -8,35 +8,33 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from evenhand.data.dataset import builtin_names
 from evenhand.errors import EvenhandError, unknown_name
+from evenhand.measure.choice import parse_conditions
+from evenhand.methods.names import ABOUT, AUTO
 
 ID = re.compile("[0-9a-f]{32}")
 TITLE_LENGTH = 200  # of the column in the database
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 RepairName = Literal["augment", "certified", "pairing", "average", "blind", "all"]
 Kind = Literal["audit", "measure", "repair"]
+NOUNS = {"audit": "audit", "measure": "measurement", "repair": "repair"}
 
 
 def _id_or_builtin(name: str) -> str:
     """An id, or the name of a data set that comes with the package."""
-    from evenhand.data.dataset import builtin_names
-
     if ID.fullmatch(name) or name in builtin_names():
         return name
     raise ValueError(f"it must be the id of an uploaded table or one of {', '.join(builtin_names())}")
 
 
 def _known_method(name: str) -> str:
-    from evenhand.methods.registry import AUTO, METHODS
-
-    if name == AUTO or name in METHODS:
+    if name == AUTO or name in ABOUT:
         return name
-    raise ValueError(str(unknown_name("method", name, [AUTO, *METHODS])).rstrip("."))
+    raise ValueError(str(unknown_name("method", name, [AUTO, *ABOUT])).rstrip("."))
 
 
 def _are_conditions(text: str | None) -> str | None:
-    from evenhand.measure.choice import parse_conditions
-
     try:
         if text is not None:
             parse_conditions(text)
@@ -141,5 +139,5 @@ def title_of(kind: str, request: Request, data: str, model: str | None = None) -
     """How lists name a run: `data` and `model` are the names that people gave them."""
     what = ", ".join(request.protected) or "all protected attributes"
     by = f" by {', '.join(request.by)}" if isinstance(request, RepairRequest) else ""
-    title = f"{kind.capitalize()} of {model or 'the built-in network'} on {data}: {what}{by}"
+    title = f"{NOUNS.get(kind, kind).capitalize()} of {model or 'the built-in network'} on {data}: {what}{by}"
     return title if len(title) <= TITLE_LENGTH else f"{title[: TITLE_LENGTH - 1]}…"

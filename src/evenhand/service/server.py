@@ -2,8 +2,10 @@
 
 import signal
 import socket
+import ssl
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -18,6 +20,7 @@ BACKLOG = 2048
 
 def run_server(service: Service, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or Ctrl-C; then end open requests and the workers, which hand their runs back."""
+    tls = _tls(service.settings)
     listening = _listen(service.settings)
     app = create_app(service)
     config = uvicorn.Config(
@@ -27,13 +30,16 @@ def run_server(service: Service, announce: Callable[[str], None]) -> None:
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         lifespan="on",
+        proxy_headers=service.settings.proxy,  # else anybody could say that a request comes from elsewhere
+        forwarded_allow_ips=["127.0.0.1", "::1"],
+        **tls,
     )
     server = _Server(config, on_exit=lambda: setattr(app.state, "stopping", True))
     before = {number: signal.signal(number, _ignored) for number in (signal.SIGTERM, signal.SIGINT)}
     workers = Workers(service.settings)
     try:
         workers.start()
-        announce(_address(listening))
+        announce(_address(listening, "https" if tls else "http"))
         server.run(sockets=[listening])
     finally:
         workers.stop()
@@ -59,7 +65,7 @@ def _listen(settings: Settings) -> socket.socket:
     """The socket, taken before anything else is done: somebody else may have the port."""
     host = settings.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named, or Nagle's delay stays on
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((host, settings.port))
@@ -73,9 +79,25 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def _address(listening: socket.socket) -> str:
+def _tls(settings: Settings) -> dict[str, Any]:
+    """The certificate and its key, tried before the server is."""
+    if settings.certificate is None or settings.key is None:
+        return {}
+    try:
+        # Without a password: a key that has one would otherwise be asked about on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key, lambda: b"")
+    except (OSError, ValueError) as error:  # an error of TLS is one of the system too
+        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        raise EvenhandError(
+            f"The certificate {settings.certificate} and the key {settings.key} cannot be used: {reason}. Both are "
+            "files of PEM that belong together; the key has no password."
+        ) from error
+    return {"ssl_certfile": settings.certificate, "ssl_keyfile": settings.key}
+
+
+def _address(listening: socket.socket, scheme: str) -> str:
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _ignored(_number: int, _frame: FrameType | None) -> None:

@@ -1,12 +1,15 @@
 """What the routes answer."""
 
 from datetime import datetime
+from pathlib import PurePath
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evenhand.service.commands import TERMINAL
 from evenhand.service.requests import Kind
 from evenhand.service.storage.runs import State
+from evenhand.service.storage.tables import Run
 
 
 class FromEntry(BaseModel):
@@ -46,8 +49,10 @@ class RunAnswer(FromEntry):
     id: str
     kind: Kind
     title: str
-    config: dict[str, Any]
-    parent: str | None = Field(description="The audit that a repair came from.")
+    config: dict[str, Any] = Field(description="What was asked for; of a terminal's run, its folder for admins only.")
+    parent: str | None = Field(description="The audit that a repair or a measurement came from.")
+    place: Literal["worker", "terminal"] = Field(description="Who does it: a worker, or a command in a terminal.")
+    asked_by: str | None = Field(description="The name of an account; null where there are none.")
     state: State
     progress: dict[str, Any]
     result: dict[str, Any] | None
@@ -56,6 +61,25 @@ class RunAnswer(FromEntry):
     created: datetime
     started: datetime | None
     finished: datetime | None
+
+
+def run_answer(run: Run, *, whole: bool) -> RunAnswer:
+    """A run as routes answer it. Where on the machine a terminal's run was made is for admins alone: `whole`."""
+    shown = RunAnswer.model_validate(run)
+    return shown if whole else shown.model_copy(update={"config": shown_config(run.config)})
+
+
+def shown_config(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration without the folder of a terminal, and without the way to its files."""
+    if TERMINAL not in config:
+        return config
+    named = {name: file_name(config.get(name)) for name in ("dataset", "model")}
+    return {name: value for name, value in (config | named).items() if name != TERMINAL}
+
+
+def file_name(named: str | None) -> str | None:
+    """What a file is called; addresses and Python's names (with a colon) are as they are."""
+    return named if named is None or ":" in named else PurePath(named).name
 
 
 class EventAnswer(FromEntry):

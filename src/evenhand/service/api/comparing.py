@@ -3,22 +3,21 @@
 from collections.abc import Iterator
 from typing import Any
 
-from evenhand.service.api.answers import Comparison, Figure, RunAnswer, Setting
+from evenhand.service.api.answers import Comparison, Figure, Setting, run_answer
 from evenhand.service.storage.tables import Run
 
 NO_FIGURES = ("files", "data")  # of a result
 
 
-def compared(a: Run, b: Run) -> Comparison:
-    """The comparison of two runs."""
+def compared(a: Run, b: Run, *, whole: bool) -> Comparison:
+    """The comparison of two runs; `whole` as in `run_answer`."""
+    one, other = run_answer(a, whole=whole), run_answer(b, whole=whole)
     settings = [
-        Setting(name=name, a=a.config.get(name), b=b.config.get(name))
-        for name in dict.fromkeys([*a.config, *b.config])
-        if a.config.get(name) != b.config.get(name)
+        Setting(name=name, a=one.config.get(name), b=other.config.get(name))
+        for name in dict.fromkeys([*one.config, *other.config])
+        if one.config.get(name) != other.config.get(name)
     ]
-    return Comparison(
-        a=RunAnswer.model_validate(a), b=RunAnswer.model_validate(b), settings=settings, figures=list(_figures(a, b))
-    )
+    return Comparison(a=one, b=other, settings=settings, figures=list(_figures(a, b)))
 
 
 def _figures(a: Run, b: Run) -> Iterator[Figure]:

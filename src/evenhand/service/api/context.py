@@ -4,13 +4,15 @@ import base64
 import binascii
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request
 
 from evenhand.service.api.errors import ApiError, otherwise
-from evenhand.service.settings import DEFAULT_PROJECT, Service
-from evenhand.service.storage.tables import DataFile, ModelFile, Run
+from evenhand.service.requests import is_id
+from evenhand.service.settings import Service
+from evenhand.service.storage.accounts import Person, Role, at_least
+from evenhand.service.storage.tables import DataFile, ModelFile, Run, Token
 
 ID = "[0-9a-f]{32}"
 
@@ -20,27 +22,51 @@ class Context:
     """What a route may use. Everything is looked up within the project, so that no id of another one is ever found."""
 
     service: Service
-    project: str
+    project: str  # empty for somebody who is a member of none
+    person: Person | None = None  # nobody in particular where there are no accounts
+    role: Role | None = "admin"  # in the project
+    token: Token | None = None  # with which a program asks for the person
+
+    def may(self, role: Role) -> bool:
+        """Whether the one who asks may do what this role may."""
+        return at_least(self.role, role)
 
     def run(self, run_id: str) -> Run:
         """A run of the project."""
+        _check_id("run", run_id)
         with otherwise("not-found"):
             return self.service.runs.get(run_id, self.project)
 
     def dataset(self, dataset_id: str) -> DataFile:
         """A data set of the project."""
+        _check_id("data set", dataset_id)
         with otherwise("not-found"):
             return self.service.assets.dataset(dataset_id, self.project)
 
     def model(self, model_id: str) -> ModelFile:
         """A model of the project."""
+        _check_id("model", model_id)
         with otherwise("not-found"):
             return self.service.assets.model(model_id, self.project)
 
 
-def context_of(request: Request) -> Context:
-    """Everybody works in the one project there is; accounts will choose it."""
-    return Context(request.app.state.service, DEFAULT_PROJECT)
+def _check_id(kind: str, known_as: str) -> None:
+    """What is no id cannot be found; a database might not even be able to look for it."""
+    if not is_id(known_as):
+        shown = "".join(letter for letter in known_as[:80] if letter.isprintable())
+        raise ApiError("not-found", f"There is no {kind} '{shown}'.")
+
+
+def tell(request: Request, *, subject: str | None = None, project: str | None = None, **details: Any) -> None:
+    """Say for the log what was done: to what, in which project if not in that of the request, and how."""
+    request.state.subject, request.state.target, request.state.details = subject, project, details
+
+
+async def context_of(request: Request) -> Context:  # async: it never waits, and a thread would cost more than it
+    """What was found out about the one who asks before the route was reached (see `identity`)."""
+    asked = request.state.asked
+    assert isinstance(asked, Context)
+    return asked
 
 
 Asked = Annotated[Context, Depends(context_of)]
@@ -60,9 +86,14 @@ def read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
         return None
     try:
         created, _, known_as = base64.b64decode(cursor.encode(), b"-_", validate=True).decode().partition(" ")
-        moment = datetime.fromisoformat(created)
-        if moment.tzinfo is None or not known_as.isalnum():
-            raise ValueError(cursor)
+        return read_place(created, known_as)
     except (binascii.Error, ValueError) as error:
         raise ApiError("invalid", "`after` is not the `next` of a page.") from error
+
+
+def read_place(created: str, known_as: str) -> tuple[datetime, str]:
+    """A place in a list: when its entry was made, and the entry's id."""
+    moment = datetime.fromisoformat(created)
+    if moment.tzinfo is None or not is_id(known_as) or not 1970 <= moment.year < 9999:  # else no database has it
+        raise ValueError(created)
     return moment, known_as

@@ -8,24 +8,26 @@ from typing import Any, Literal, cast
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from evenhand.errors import EvenhandError
+from evenhand.service.storage.accounts import NoSuchProject, SignInRefused, TooManyTries
 from evenhand.service.storage.assets import InUseError
 from evenhand.service.storage.uploads import TooLargeError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 What = Literal[
-    "invalid", "forbidden", "not-found", "wrong-method", "conflict", "too-large", "wrong-type", "internal",
-    "unavailable", "no-room",
+    "invalid", "unauthenticated", "forbidden", "not-found", "wrong-method", "conflict", "too-large", "wrong-type",
+    "too-many", "internal", "unavailable", "no-room",
 ]  # fmt: skip
 STATUS: dict[What, int] = {
-    "invalid": 400, "forbidden": 403, "not-found": 404, "wrong-method": 405, "conflict": 409, "too-large": 413,
-    "wrong-type": 415, "internal": 500, "unavailable": 503, "no-room": 507,
+    "invalid": 400, "unauthenticated": 401, "forbidden": 403, "not-found": 404, "wrong-method": 405, "conflict": 409,
+    "too-large": 413, "wrong-type": 415, "too-many": 429, "internal": 500, "unavailable": 503, "no-room": 507,
 }  # fmt: skip
+FOR_PROGRAMS = ("/metrics", "/healthz", "/readyz")  # beside /api/
 ProblemPage = Callable[[Request, int, str, str], Response]
 
 
@@ -50,9 +52,30 @@ class ApiError(EvenhandError):
         self.what = what
 
 
+class NoProjectError(ApiError):
+    """Somebody is known, but is a member of no project."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("forbidden", message)
+
+
+class ProjectChangedError(ApiError):
+    """A form was made while another project was looked at; `project` is its id, where it can still be looked at."""
+
+    def __init__(self, project: str | None) -> None:
+        super().__init__(
+            "conflict",
+            "Another project was chosen meanwhile, perhaps in another tab, and this form was made before that. "
+            "Nothing was changed.",
+        )
+        self.project = project
+
+
 def documented(*what: What) -> dict[int | str, dict[str, Any]]:
     """The errors of a route for its description; those that every route has are added."""
-    kinds: set[What] = {"invalid", "forbidden", "not-found", "too-large", "wrong-type", "unavailable", *what}
+    kinds: set[What] = {
+        "invalid", "unauthenticated", "forbidden", "not-found", "too-large", "wrong-type", "unavailable", *what,
+    }  # fmt: skip
     answers: dict[int | str, dict[str, Any]] = {
         STATUS[kind]: {"model": ErrorAnswer, "description": kind} for kind in kinds
     }
@@ -64,7 +87,7 @@ def otherwise(what: What) -> Iterator[None]:
     """Give errors of the block a kind: what is looked for is not there, or not in the right state."""
     try:
         yield
-    except (ApiError, InUseError, TooLargeError):
+    except (ApiError, InUseError, SignInRefused, TooLargeError):
         raise
     except EvenhandError as error:
         raise ApiError(what, str(error)) from error
@@ -76,8 +99,12 @@ def kind_of(error: EvenhandError) -> What:
         return error.what
     if isinstance(error, TooLargeError):
         return "too-large"
+    if isinstance(error, NoSuchProject):
+        return "not-found"
     if isinstance(error, InUseError):
         return "conflict"
+    if isinstance(error, SignInRefused):
+        return "too-many" if isinstance(error, TooManyTries) else "forbidden"
     cause = error.__cause__
     return "no-room" if isinstance(cause, OSError) and cause.errno in NO_ROOM else "invalid"
 
@@ -85,9 +112,11 @@ def kind_of(error: EvenhandError) -> What:
 def answer(request: Request, status: int, what: What, message: str) -> Response:
     """An error as JSON, or as a page where the application has one and a person asked."""
     page: ProblemPage | None = getattr(request.app.state, "problem_page", None)
-    if page is not None and not request.url.path.startswith("/api/"):
+    path = request.scope["path"]  # not the URL: a Host header that is not sound makes none
+    if page is not None and not path.startswith("/api/") and path not in FOR_PROGRAMS:
         return page(request, status, what, message)
-    return JSONResponse(error_content(what, message), status)
+    headers = {"WWW-Authenticate": "Bearer"} if what == "unauthenticated" else None
+    return JSONResponse(error_content(what, message), status, headers)
 
 
 def error_content(what: What, message: str) -> dict[str, Any]:
@@ -108,7 +137,12 @@ def add_handlers(app: FastAPI) -> None:
 
 def _on_evenhand_error(request: Request, error: Exception) -> Response:
     what = kind_of(cast("EvenhandError", error))
-    return answer(request, STATUS[what], what, str(error))
+    if isinstance(error, ProjectChangedError):
+        request.state.form_project = error.project  # to which the page about it leads back
+    response = answer(request, STATUS[what], what, str(error))
+    if isinstance(error, TooManyTries):
+        response.headers["Retry-After"] = str(error.seconds)
+    return response
 
 
 def _on_invalid(request: Request, error: Exception) -> Response:
@@ -131,6 +165,8 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _on_database(request: Request, error: Exception) -> Response:
+    if isinstance(error, DataError):  # such as a NUL, which PostgreSQL neither keeps nor looks for
+        return answer(request, 400, "invalid", "The request has a value that the database cannot keep or look for.")
     if isinstance(error, DBAPIError) and not isinstance(error, OperationalError) and not error.connection_invalidated:
         raise error
     response = answer(request, 503, "unavailable", "The database does not answer. Try again in a moment.")

@@ -10,7 +10,7 @@ from evenhand.service.api.answers import ModelAnswer, Models
 from evenhand.service.api.context import After, Asked, Context, Id, Limit, cursor_of, read_cursor
 from evenhand.service.api.errors import documented
 from evenhand.service.api.guard import is_form
-from evenhand.service.api.uploading import BODY, kept
+from evenhand.service.api.uploading import BODY, check_description_size, kept
 from evenhand.service.storage.tables import ModelFile
 
 router = APIRouter(prefix="/api/v1", tags=["models"], responses=documented())
@@ -32,7 +32,7 @@ async def add_model(
 ) -> ModelAnswer:
     """Only formats that hold no code. A .safetensors file needs its .json: field `description` of a form, or later."""
     service, limit = asked.service, asked.service.settings.model_limit
-    description = await _description(request)
+    description = await _description(request, asked.service.settings.max_request)
 
     def keep(name: str, stream: Any, filename: str) -> ModelFile:
         return service.assets.add_model(asked.project, name, stream, filename, limit, description)
@@ -42,11 +42,15 @@ async def add_model(
     return _answer(asked, entry)
 
 
-async def _description(request: Request) -> bytes | None:
+async def _description(request: Request, most: int) -> bytes | None:
     if not is_form(request):
         return None
     file = (await request.form()).get("description")
-    return await file.read() if isinstance(file, UploadFile) and file.filename else None
+    if not isinstance(file, UploadFile) or not file.filename:
+        return None
+    content = await file.read(most + 1)
+    check_description_size(content, most)
+    return content
 
 
 @router.get("/models", summary="List models, the newest first")

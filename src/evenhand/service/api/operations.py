@@ -1,8 +1,10 @@
 """Whether the service works, and figures about it, for whoever runs it."""
 
+import logging
 import os
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import func, select
 
@@ -14,11 +16,18 @@ from evenhand.service.storage.runs import STATES
 from evenhand.service.storage.tables import Run
 from evenhand.service.storage.upgrade import check_revision
 
+LOGGER = logging.getLogger("evenhand.service")
 router = APIRouter(tags=["operations"], responses=documented())
 
 
+@router.get("/api/v1/openapi.json", include_in_schema=False)
+def openapi(request: Request) -> JSONResponse:
+    """The description of this HTTP interface."""
+    return JSONResponse(request.app.openapi())
+
+
 @router.get("/healthz", summary="Say that the process answers")
-def healthz() -> Health:
+async def healthz() -> Health:
     """It looks at nothing else: a database that is gone is no reason to start the process again."""
     return Health(status="ok")
 
@@ -39,8 +48,9 @@ def problems_of(service: Service) -> list[str]:
     else:
         try:
             check_revision(service.database)
-        except EvenhandError as error:
-            problems.append(str(error))
+        except EvenhandError as error:  # it names the database, which is nobody's business here
+            LOGGER.warning("not ready", extra={"data": {"problem": str(error)}})
+            problems.append("The tables of the database are not those of this version. The service's log says more.")
     if not os.access(service.home.path, os.W_OK):
         problems.append("The folder of the service cannot be written to.")
     return problems

@@ -5,13 +5,12 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.errors import EvenhandError
-from evenhand.service.api.answers import Comparison, RunAnswer, Runs
-from evenhand.service.api.asking import create_run
+from evenhand.service.api import asking
+from evenhand.service.api.answers import Comparison, RunAnswer, Runs, run_answer
 from evenhand.service.api.comparing import compared
 from evenhand.service.api.context import ID, After, Asked, Id, Limit, cursor_of, read_cursor
 from evenhand.service.api.errors import documented, otherwise
-from evenhand.service.requests import AuditRequest, Kind, MeasureRequest, RepairRequest, Request, request_of
+from evenhand.service.requests import AuditRequest, Kind, MeasureRequest, RepairRequest, request_of
 from evenhand.service.storage.runs import State
 
 router = APIRouter(prefix="/api/v1", tags=["runs"], responses=documented())
@@ -58,10 +57,18 @@ class RepairWishes(BaseModel):
     by: list[str] = Field(default=["blind"], max_length=6, description="Ways to repair.")
 
 
+class MeasureWishes(BaseModel):
+    """How to measure the model of an audit: half_width, confidence, changes; what is left out is as usual."""
+
+    model_config = ConfigDict(extra="allow")
+
+    title: Title = None
+
+
 @router.post("/runs", summary="Ask for a run", status_code=201, responses=documented())
 def add_run(asked: Asked, body: NewRun) -> RunAnswer:
     """It waits until a worker takes it."""
-    return RunAnswer.model_validate(create_run(asked, body.kind, body.request, body.title))
+    return run_answer(asking.create_run(asked, body.kind, body.request, body.title), whole=asked.may("admin"))
 
 
 @router.get("/runs", summary="List runs, the newest first")
@@ -76,7 +83,7 @@ def list_runs(
     found = asked.service.runs.newest(asked.project, state=state, kind=kind, after=read_cursor(after), limit=limit + 1)
     shown = found[:limit]
     return Runs(
-        entries=[RunAnswer.model_validate(run) for run in shown],
+        entries=[run_answer(run, whole=asked.may("admin")) for run in shown],
         next=cursor_of(shown[-1]) if len(found) > limit else None,
     )
 
@@ -88,28 +95,26 @@ def compare_runs(
     b: Annotated[str, Query(pattern=f"^{ID}$", description="The id of another.")],
 ) -> Comparison:
     """The settings in which they differ, and their figures side by side."""
-    return compared(asked.run(a), asked.run(b))
+    return compared(asked.run(a), asked.run(b), whole=asked.may("admin"))
 
 
 @router.get("/runs/{run_id}", summary="Show a run")
 def show_run(asked: Asked, run_id: Id) -> RunAnswer:
     """What was asked for, where it stands, and its figures when it is done."""
-    return RunAnswer.model_validate(asked.run(run_id))
+    return run_answer(asked.run(run_id), whole=asked.may("admin"))
 
 
 @router.post("/runs/{run_id}/cancel", summary="Cancel a run")
 def cancel_run(asked: Asked, run_id: Id) -> RunAnswer:
     """At once where it waits, soon where it runs; one that is over stays as it is. Send an empty JSON body."""
     asked.run(run_id)
-    return RunAnswer.model_validate(asked.service.runs.cancel(run_id, asked.project))
+    return run_answer(asked.service.runs.cancel(run_id, asked.project), whole=asked.may("admin"))
 
 
 @router.post("/runs/{run_id}/resume", summary="Take a run up again", responses=documented("conflict"))
 def resume_run(asked: Asked, run_id: Id) -> RunAnswer:
     """For one that failed or was cancelled. Send an empty JSON body."""
-    asked.run(run_id)
-    with otherwise("conflict"):
-        return RunAnswer.model_validate(asked.service.runs.resume(run_id, asked.project))
+    return run_answer(asking.resume_run(asked, run_id), whole=asked.may("admin"))
 
 
 @router.delete("/runs/{run_id}", summary="Delete a run", status_code=204, responses=documented("conflict"))
@@ -126,11 +131,18 @@ def delete_run(asked: Asked, run_id: Id) -> Response:
 )
 def repair_run(asked: Asked, run_id: Id, body: RepairWishes) -> RunAnswer:
     """The same data, model and protected attributes; the other settings are those of a repair."""
-    audit = asked.run(run_id)
-    with otherwise("conflict"):
-        if audit.kind != "audit":
-            raise EvenhandError(f"The run {run_id} is a {audit.kind}. Only an audit's model can be repaired so.")
-    same = request_of("audit", audit.config).model_dump(include=set(Request.model_fields))
+    audit, same = asking.from_audit(asked, run_id, "repair")
     wishes: dict[str, Any] = body.model_dump(exclude={"title"})
     request = request_of("repair", same | wishes)
-    return RunAnswer.model_validate(create_run(asked, "repair", request, body.title, parent=run_id))
+    return run_answer(asking.create_run(asked, "repair", request, body.title, audit), whole=asked.may("admin"))
+
+
+@router.post(
+    "/runs/{run_id}/measure", summary="Measure the model of an audit", status_code=201, responses=documented("conflict")
+)
+def measure_run(asked: Asked, run_id: Id, body: MeasureWishes) -> RunAnswer:
+    """How often it decides otherwise: the same data, model and protected attributes."""
+    audit, same = asking.from_audit(asked, run_id, "measurement")
+    wishes: dict[str, Any] = body.model_dump(exclude={"title"})
+    request = request_of("measure", same | wishes)
+    return run_answer(asking.create_run(asked, "measure", request, body.title, audit), whole=asked.may("admin"))

@@ -7,7 +7,8 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:  # the process that does a task needs no database
 
 SECONDS = 300.0  # of the processor
 AT_ONCE = threading.BoundedSemaphore(2)
+PLACES = threading.BoundedSemaphore(8)  # at work or waiting: each holds one of the threads that all requests share
+WAITING_SECONDS = 30.0
+RETRY_SECONDS = 5
 SHOWN_COLUMNS = 200
 LONGEST_VALUE = 200
 
@@ -25,7 +29,7 @@ LONGEST_VALUE = 200
 def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str, Any]:
     """Do a task in another process: `infer`, `check` or `preview`."""
     about = {"task": task, "path": str(path), "options": options, "memory": settings.run_memory}
-    with AT_ONCE:
+    with _in_turn():
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "evenhand.service.api.table_tasks"],
@@ -42,6 +46,29 @@ def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str
     if "error" in answer:
         raise EvenhandError(str(answer["error"]).replace(f"{path.parent}/", ""))
     return answer
+
+
+@contextmanager
+def _in_turn() -> Iterator[None]:
+    """Wait for others, but not with too many and not for long."""
+    if not PLACES.acquire(blocking=False):
+        raise _busy()
+    try:
+        if not AT_ONCE.acquire(timeout=WAITING_SECONDS):
+            raise _busy()
+        try:
+            yield
+        finally:
+            AT_ONCE.release()
+    finally:
+        PLACES.release()
+
+
+def _busy() -> Exception:
+    from starlette.exceptions import HTTPException
+
+    words = "Other tables are being read at this moment. Try again in a few seconds."
+    return HTTPException(503, words, {"Retry-After": str(RETRY_SECONDS)})
 
 
 def infer(path: Path, **options: Any) -> dict[str, Any]:
@@ -72,12 +99,13 @@ def check(path: Path, text: str) -> dict[str, Any]:
     return {"rows": checked.rows, "facts": dict(checked.facts())}
 
 
-def preview(path: Path, rows: int) -> dict[str, Any]:
-    """The first rows of a table as text, without reading the rest."""
+def preview(path: Path, rows: int, every_name: bool = False) -> dict[str, Any]:
+    """The first rows of a table as text, without reading the rest; with `every_name` the names of all columns too."""
     columns, values = _parquet_rows(path, rows) if path.suffix == ".parquet" else _csv_rows(path, rows)
     shown = [[None if value is None else str(value)[:LONGEST_VALUE] for value in row[:SHOWN_COLUMNS]] for row in values]
     names = [name[:LONGEST_VALUE] for name in columns[:SHOWN_COLUMNS]]
-    return {"columns": names, "rows": shown, "more_columns": len(columns) - len(names)}
+    found = {"columns": names, "rows": shown, "more_columns": len(columns) - len(names)}
+    return found | ({"every_name": columns} if every_name else {})
 
 
 def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:

@@ -11,7 +11,7 @@ from evenhand.service.api.context import Context
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.guard import is_form
 from evenhand.service.storage.tables import DataFile, ModelFile
-from evenhand.service.storage.uploads import Upload
+from evenhand.service.storage.uploads import TooLargeError, Upload, size_text
 
 PIECE = 1 << 20
 Kept = TypeVar("Kept", DataFile, ModelFile)
@@ -35,6 +35,12 @@ BODY: dict[str, Any] = {
         },
     }
 }
+
+
+def check_description_size(content: bytes, most: int) -> None:
+    """Refuse a description that is longer than any request without a file may be."""
+    if len(content) > most:
+        raise TooLargeError(f"The description is larger than {size_text(most)}, which is the most that is taken.")
 
 
 async def kept(

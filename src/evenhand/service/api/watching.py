@@ -12,9 +12,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.service.api.answers import EventAnswer, Events, RunAnswer
+from evenhand.service.api.answers import EventAnswer, Events, run_answer
 from evenhand.service.api.context import Asked, Context, Id
-from evenhand.service.api.errors import documented
+from evenhand.service.api.errors import ApiError, documented
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Event, Run
 
@@ -27,13 +27,25 @@ MOST_EVENTS = 500
 LARGEST = 2**63 - 1
 
 
-@dataclass
-class _Seen:
-    """A run as it was at the last look."""
+@dataclass(frozen=True)
+class Look:
+    """A run as it was at a look, in the messages that all who watch it are sent."""
 
     run: Run
-    last: int = 0  # number of its last event
+    progress: str = ""  # the message about the run as a whole
+    events: tuple[tuple[int, str], ...] = ()  # numbers and messages of its last events
+    before: int = 0  # the number of the last event that is not among them
+    last: int = 0  # the number of its last event
     at: float = 0.0
+
+    def since(self, after: int) -> list[str] | None:
+        """Messages about the events after one; None where older ones are needed than are here."""
+        return [text for number, text in self.events if number > after] if after >= self.before else None
+
+
+@dataclass
+class _Seen:
+    look: Look
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -43,31 +55,35 @@ class Watch:
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], _Seen] = {}
 
-    async def look(self, asked: Context, run_id: str) -> _Seen:
+    async def look(self, asked: Context, run_id: str) -> Look:
         """The run, at most LOOK_SECONDS old."""
         key = (asked.project, run_id)
         if key not in self._seen:
             run = await run_in_threadpool(asked.run, run_id)
-            self._seen.setdefault(key, _Seen(run))
+            self._seen.setdefault(key, _Seen(Look(run)))
         seen = self._seen[key]
         async with seen.lock:
-            if time.monotonic() - seen.at >= LOOK_SECONDS:
-                await run_in_threadpool(_refresh, asked, seen)
+            if time.monotonic() - seen.look.at >= LOOK_SECONDS:
+                seen.look = await run_in_threadpool(_refreshed, asked, seen.look)
                 self._forget()
-        return seen
+        return seen.look
 
     def _forget(self) -> None:
         old = time.monotonic() - KEPT_SECONDS
-        for key in [key for key, seen in self._seen.items() if seen.at < old]:
+        for key in [key for key, seen in self._seen.items() if seen.look.at < old]:
             del self._seen[key]
 
 
-def _refresh(asked: Context, seen: _Seen) -> None:
+def _refreshed(asked: Context, look: Look) -> Look:
     """The run first and its events second: the event that says that it is over is there when the run says so."""
-    seen.run = asked.run(seen.run.id)
-    while events := asked.service.runs.events(seen.run.id, seen.last, MOST_EVENTS):
-        seen.last = events[-1].id
-    seen.at = time.monotonic()
+    run, last, events, before = asked.run(look.run.id), look.last, [*look.events], look.before
+    while found := asked.service.runs.events(run.id, last, MOST_EVENTS):
+        events += [(event.id, _message(event.kind, _event(event), event.id)) for event in found]
+        last = found[-1].id
+    if len(events) > MOST_EVENTS:
+        before, events = events[-MOST_EVENTS - 1][0], events[-MOST_EVENTS:]
+    progress = _message("progress", run_answer(run, whole=False).model_dump(mode="json"))  # for all who watch
+    return Look(run, progress, tuple(events), before, last, time.monotonic())
 
 
 @router.get("/runs/{run_id}/events", summary="List what happened to a run")
@@ -98,7 +114,9 @@ async def stream_events(
     """Server-sent events: those of the run with their numbers, `progress` with the whole run, `end` when it is over."""
     await run_in_threadpool(asked.run, run_id)
     given = last_event_id or ""
-    start = int(given) if given.isascii() and given.isdecimal() and int(given) <= LARGEST else after
+    start = int(given[:20]) if given.isascii() and given.isdecimal() else after
+    if start > LARGEST:
+        raise ApiError("invalid", f"Last-Event-ID is larger than any number of an event: {given[:20]}…")
     return StreamingResponse(
         _counted(request, _messages(request, asked, run_id, start)),
         media_type="text/event-stream",
@@ -118,24 +136,27 @@ async def _messages(request: Request, asked: Context, run_id: str, after: int) -
     yield "retry: 2000\n\n"
     while not request.app.state.stopping:
         try:
-            seen = await watch.look(asked, run_id)
+            look = await watch.look(asked, run_id)
         except EvenhandError:
             yield _message("end", {"state": "deleted"})
             return
-        run, parts = seen.run, []
-        while seen.last > after:
+        run, parts = look.run, list[str]()
+        while look.last > after:
+            ready = look.since(after)
+            if ready is not None:
+                parts, after = parts + ready, look.last
+                break
             events = await run_in_threadpool(asked.service.runs.events, run_id, after, MOST_EVENTS)
             parts += [_message(event.kind, _event(event), event.id) for event in events]
-            after = events[-1].id if events else seen.last
-        now = RunAnswer.model_validate(run).model_dump_json()
-        if now != told:
-            parts.append(_message("progress", json.loads(now)))
+            after = events[-1].id if events else look.last
+        if look.progress != told:
+            parts.append(look.progress)
         if run.state in OVER:
             parts.append(_message("end", {"state": run.state}))
         if not parts and time.monotonic() - spoke > HEARTBEAT_SECONDS:
             parts.append(": still here\n\n")
         if parts:
-            told, spoke = now, time.monotonic()
+            told, spoke = look.progress, time.monotonic()
             yield "".join(parts)
         if run.state in OVER or await request.is_disconnected():
             return

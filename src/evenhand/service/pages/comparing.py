@@ -7,7 +7,7 @@ from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
 from evenhand.report.text import joined, percent
-from evenhand.service.pages.run_pages import summary_of
+from evenhand.service.pages.results import is_about_texts, summary_of
 from evenhand.service.pages.view import Asked, View, router
 from evenhand.service.storage.tables import Run
 
@@ -20,17 +20,18 @@ pages = router()
 @pages.get("/compare")
 def compare(view: Asked, a: str = "", b: str = "") -> Response:
     """Two audits to choose, and what they have to say."""
-    choices = view.service.runs.newest(view.project, state="done", kind="audit", limit=MOST_CHOICES)
+    found = view.service.runs.newest(view.project, state="done", kind="audit", limit=MOST_CHOICES)
+    audits = [run for run in found if not (run.result or {}).get("texts")]
     errors: dict[str, str] = {"a": "", "b": ""}
-    found = {field: _summary(view, known_as, errors, field) for field, known_as in (("a", a), ("b", b))}
+    chosen = {field: _summary(view, known_as, errors, field) for field, known_as in (("a", a), ("b", b))}
     if a and a == b:
         errors["b"] = "Choose another run than the first."
     rows: list[tuple[str, str, str]] = []
-    one, other = found["a"], found["b"]
+    one, other = chosen["a"], chosen["b"]
     if one is not None and other is not None and not any(errors.values()):
         rows = _rows(one[1], other[1])
     return view.page(
-        "compare", section="/compare", status=400 if any(errors.values()) else 200, choices=choices,
+        "compare", section="/compare", status=400 if any(errors.values()) else 200, audits=audits,
         first=a, second=b, errors=errors, rows=rows, both=[one[0], other[0]] if rows and one and other else [],
         differs=_differs(one[1], other[1]) if rows and one and other else "",
     )  # fmt: skip
@@ -59,8 +60,8 @@ def _summary(view: View, known_as: str, errors: dict[str, str], field: str) -> t
         errors[field] = str(error)
         return None
     summary = summary_of(view, run)
-    if run.kind != "audit" or summary is None:
-        errors[field] = "Choose an audit that is done."
+    if run.kind != "audit" or run.state != "done" or summary is None or is_about_texts(summary):
+        errors[field] = "Choose an audit of a table that is done."
         return None
     return run, summary
 

@@ -6,12 +6,13 @@ from typing import Any
 from fastapi import Response
 
 from evenhand.data.schema import Schema
-from evenhand.errors import EvenhandError
-from evenhand.report.page import Card, Side
+from evenhand.report.pairs import Card, Side
+from evenhand.service.api.asking import can_be_asked
 from evenhand.service.api.errors import ApiError, otherwise
 from evenhand.service.findings import Filters, Finding, FindingsIndex
-from evenhand.service.pages.subjects import subject_of
+from evenhand.service.pages.subjects import schema_of_run
 from evenhand.service.pages.view import Asked, View, link, router
+from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Run
 
 PER_PAGE = 20
@@ -39,7 +40,7 @@ def explore(
 ) -> Response:  # fmt: skip
     """A page of pairs."""
     run = view.run(run_id)
-    index, schema = _index(view, run), _schema(view, run)
+    index, schema = _index(view, run), schema_of_run(view.service, run)  # the schema has better words
     chosen = Chosen(label, phase, gap, sort if sort in ("gap", "order") else "gap")
     values = {f"v{place}": view.request.query_params.get(f"v{place}", "") for place, _ in enumerate(index.protected)}
     least, gap_error = _share(gap)
@@ -61,25 +62,19 @@ def explore(
             (_card(one, index, schema), first + place, one.gap) for place, one in enumerate(found.rows)
         ],
         fields=_fields(index, schema, values), labels=_labels(index, schema), phases=PHASES, chosen=chosen,
-        gap_error=gap_error, filtered=wanted != Filters(),
+        gap_error=gap_error, repairable=run.state == "done" and can_be_asked(run), filtered=wanted != Filters(),
         next=link(address, after=found.after, first=first + len(found.rows), **query) if onward else None,
         begin=link(address, **query),
     )  # fmt: skip
 
 
 def _index(view: View, run: Run) -> FindingsIndex:
-    if run.state != "done" or run.kind != "audit":
+    if run.state not in OVER or run.kind != "audit":
         raise ApiError("not-found", "There are no pairs to show: the run has not ended, or it is not an audit.")
+    if (run.result or {}).get("texts"):
+        raise ApiError("not-found", "Pairs of texts cannot be browsed here. The report has examples.")
     with otherwise("not-found"):
         return FindingsIndex.open(view.service.home.run(run.id) / "findings.parquet")
-
-
-def _schema(view: View, run: Run) -> Schema | None:
-    """The schema of the data, which has better words; the data may have been deleted since."""
-    try:
-        return subject_of(view.service, str(run.config["dataset"]), run.project).schema
-    except EvenhandError:
-        return None
 
 
 def _share(text: str) -> tuple[float | None, str]:

@@ -6,6 +6,7 @@ from datetime import datetime
 from fastapi import Response
 
 import evenhand
+from evenhand.service.api.context import read_place
 from evenhand.service.api.errors import ApiError
 from evenhand.service.pages.view import Asked, View, link, router, see
 from evenhand.service.pages.words import STATE_WORDS, duration
@@ -86,14 +87,15 @@ def _after(text: str) -> tuple[datetime, str] | None:
     """The last run of the page before; what is no such thing begins at the newest."""
     created, _, run_id = text.partition(" ")
     try:
-        at = datetime.fromisoformat(created)
+        return read_place(created, run_id)
     except ValueError:
         return None
-    return (at, run_id) if at.tzinfo is not None else None
 
 
 def _facts(view: View) -> list[tuple[str, str]]:
-    """How the service runs; the database's password is never shown."""
+    """How the service runs, for its admins; the database's password is never shown."""
+    if not view.asked.may("admin"):
+        return []
     settings, database = view.service.settings, view.service.database
     return [
         ("Version", f"evenhand {evenhand.__version__}, Python {platform.python_version()}"),
@@ -103,5 +105,5 @@ def _facts(view: View) -> list[tuple[str, str]]:
         ("Largest model", size_text(settings.model_limit)),
         ("Memory of a run", size_text(settings.run_memory)),
         ("Processor time of a run", duration(settings.run_seconds)),
-        ("Accounts", "none: only this machine can reach the service"),
+        ("Accounts", "people sign in" if settings.accounts else "none: only this machine can reach the service"),
     ]

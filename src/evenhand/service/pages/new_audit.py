@@ -9,6 +9,8 @@ from starlette.datastructures import FormData, UploadFile
 from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
 from evenhand.service.api.asking import create_run
+from evenhand.service.api.uploading import check_description_size
+from evenhand.service.pages.measuring import PRECISIONS
 from evenhand.service.pages.subjects import Subject, subject_of
 from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
 from evenhand.service.pages.words import INPUTS_WORDS, OUTPUT_WORDS
@@ -41,7 +43,9 @@ class Answers:
     data: str
     protected: list[str]
     model: str
+    task: str = "audit"
     effort: str = "quick"
+    precision: str = "usual"
     seeds: str = "1000"
     steps: str = "1000"
     minutes: str = ""
@@ -53,7 +57,8 @@ class Answers:
     def of(cls, form: FormData) -> "Answers":
         """The answers of a form."""
         answers = cls(text_of(form, "data"), texts_of(form, "protected"), text_of(form, "model"))
-        for name in ("effort", "seeds", "steps", "minutes", "inputs", "output"):
+        answers.task = text_of(form, "task") or "audit"
+        for name in ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output"):
             setattr(answers, name, text_of(form, name))
         return answers
 
@@ -71,8 +76,13 @@ class Answers:
         return value
 
     def budget(self) -> dict[str, Any]:
-        """How much to search."""
+        """How much to search, or how precisely to measure."""
         found: dict[str, Any] = {}
+        if self.task == "measure":
+            return self._precision()
+        if self.task != "audit":
+            self.errors["task"] = "Choose what to do."
+            return found
         if self.effort in EFFORTS:
             found = {name: EFFORTS[self.effort][name] for name in ("seeds", "steps")}
         elif self.effort == "own":
@@ -84,6 +94,12 @@ class Answers:
             found["max_seconds"] = None if minutes is None else 60 * minutes
         return found
 
+    def _precision(self) -> dict[str, Any]:
+        if self.precision not in PRECISIONS:
+            self.errors["precision"] = "Choose how precisely to measure."
+            return {}
+        return {"half_width": PRECISIONS[self.precision]["half_width"]}
+
 
 pages = router()
 
@@ -94,7 +110,7 @@ def _model_page(view: View, subject: Subject, answers: Answers) -> Response:
     titles = {attribute.name: attribute.title for attribute in subject.schema.attributes}
     return view.page(
         "new_model", section=SECTION, status=400 if answers.errors else 200, name=subject.name,
-        form=answers, errors=answers.errors, builtin=subject.file is None, efforts=EFFORTS,
+        form=answers, errors=answers.errors, builtin=subject.file is None, efforts=EFFORTS, precisions=PRECISIONS,
         models=_listed(view, answers.model), limit=view.service.settings.model_limit,
         protected_words=joined([titles.get(name, name) for name in answers.protected]),
         inputs_words=INPUTS_WORDS, output_words=OUTPUT_WORDS,
@@ -102,19 +118,19 @@ def _model_page(view: View, subject: Subject, answers: Answers) -> Response:
 
 
 @pages.get("/new/model")
-def choose_model(view: Asked, data: str = "", model: str = "") -> Response:
+def choose_model(view: Asked, data: str = "", model: str = "", task: str = "audit") -> Response:
     """The form of step 3."""
     subject = subject_of(view.service, data, view.project)
     protected = view.request.query_params.getlist("protected")
     if subject.schema is None or not protected:
         return see(link("/new/columns", data=subject.known_as))
     first = model if is_id(model) else "builtin" if subject.file is None else "upload"
-    return _model_page(view, subject, Answers(data, protected, first))
+    return _model_page(view, subject, Answers(data, protected, first, "measure" if task == "measure" else "audit"))
 
 
 @pages.post("/new/model")
 def begin(view: Asked, form: Form) -> Response:
-    """Start the audit, or show the form again."""
+    """Start the audit or the measurement, or show the form again."""
     project, answers = view.project, Answers.of(form)
     subject = subject_of(view.service, answers.data, project)
     if subject.schema is None:
@@ -128,7 +144,7 @@ def begin(view: Asked, form: Form) -> Response:
         "inputs": answers.inputs or None, "output": answers.output or "auto", **budget,
     }  # fmt: skip
     try:
-        run = create_run(view.asked, "audit", request_of("audit", config))
+        run = create_run(view.asked, answers.task, request_of(answers.task, config))
     except EvenhandError as error:
         answers.errors[""] = str(error)
         return _model_page(view, subject, answers)
@@ -175,10 +191,16 @@ def _uploaded(view: View, project: str, answers: Answers, files: list[UploadFile
     try:
         model = view.service.assets.add_model(
             project, name, models[0].file, name, view.service.settings.model_limit,
-            descriptions[0].file.read() if descriptions else None,
+            _description(descriptions[0], view.service.settings.max_request) if descriptions else None,
         )  # fmt: skip
     except EvenhandError as error:
         answers.errors["file"] = str(error)
         return None
     answers.model = model.id
     return model
+
+
+def _description(file: UploadFile, most: int) -> bytes:
+    content = file.file.read(most + 1)
+    check_description_size(content, most)
+    return content

@@ -1,14 +1,15 @@
 """Asking for a repaired model, from an audit that is done."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from fastapi import Response
 
 from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
-from evenhand.service.api.asking import create_run
+from evenhand.service.api.asking import create_run, from_audit
 from evenhand.service.api.errors import ApiError
-from evenhand.service.pages.view import Asked, Form, View, router, see, text_of
+from evenhand.service.pages.view import Asked, Form, View, is_short_number, router, see, text_of
 from evenhand.service.requests import request_of
 from evenhand.service.storage.tables import Run
 
@@ -47,6 +48,8 @@ WAYS = (
     Way("all", "Try everything and keep the best", "All of the above, several strengths; this may take very long."),
 )  # fmt: skip
 
+LIMITS = {"repeats": (1, 50), "seeds": (1, 1_000_000), "steps": (0, 1_000_000)}
+USUAL = {"repeats": "5", "seeds": "1000", "steps": "1000"}
 
 pages = router()
 
@@ -62,36 +65,36 @@ def _repair_page(view: View, run: Run, form: dict[str, str], errors: dict[str, s
 @pages.get("/runs/{run_id}/repair")
 def choose(view: Asked, run_id: str) -> Response:
     """How to repair."""
-    return _repair_page(view, _audit(view, run_id), {"by": "average", "repeats": "5"}, {})
+    return _repair_page(view, _audit(view, run_id)[0], {"by": "average", **USUAL}, {})
 
 
 @pages.post("/runs/{run_id}/repair")
 def begin(view: Asked, form: Form, run_id: str) -> Response:
     """Start the repair, or show the form again."""
-    run = _audit(view, run_id)
-    answers = {"by": text_of(form, "by"), "repeats": text_of(form, "repeats")}
+    run, same = _audit(view, run_id)
+    answers = {"by": text_of(form, "by")} | {name: text_of(form, name) or USUAL[name] for name in USUAL}
     errors = {}
     if answers["by"] not in [way.value for way in WAYS]:
         errors["by"] = "Choose how to repair."
-    if not answers["repeats"].isdecimal() or not 1 <= int(answers["repeats"]) <= 50:
-        errors["repeats"] = "Write a whole number from 1 to 50."
+    for name, (least, most) in LIMITS.items():
+        if not is_short_number(answers[name]) or not least <= int(answers[name]) <= most:
+            errors[name] = f"Write a whole number from {least:,} to {most:,}."
     if errors:
         return _repair_page(view, run, answers, errors)
-    kept = ("dataset", "model", "inputs", "output", "seed")
-    shared = {name: run.config[name] for name in kept if run.config.get(name) is not None}
-    config = shared | {"protected": _protected(run), "by": [answers["by"]], "repeats": int(answers["repeats"])}
+    numbers = {name: int(answers[name]) for name in LIMITS}
+    config = same | {"protected": _protected(run), "by": [answers["by"]], **numbers}
     try:
-        made = create_run(view.asked, "repair", request_of("repair", config), parent=run.id)
+        made = create_run(view.asked, "repair", request_of("repair", config), parent=run)
     except EvenhandError as error:
         return _repair_page(view, run, answers, {"": str(error)})
     return see(f"/runs/{made.id}")
 
 
-def _audit(view: View, run_id: str) -> Run:
-    run = view.run(run_id)
-    if run.kind != "audit" or run.state != "done":
+def _audit(view: View, run_id: str) -> tuple[Run, dict[str, Any]]:
+    audit, same = from_audit(view.asked, run_id, "repair")
+    if audit.state != "done":
         raise ApiError("conflict", "A repair begins from an audit that is done.")
-    return run
+    return audit, same
 
 
 def _protected(run: Run) -> list[str]:

@@ -1,25 +1,26 @@
 """A run's page: as it goes, and what came of it; cancel, go on, delete; the report."""
 
-from pathlib import Path
 from typing import Any
 
 from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.files import read_json
-from evenhand.report.page import growth_points
-from evenhand.report.repair_page import sentences
+from evenhand.report.pairs import growth_points
+from evenhand.report.repair_sentences import sentences
 from evenhand.report.text import STOPPED, joined
-from evenhand.service.api.errors import ApiError, otherwise
-from evenhand.service.pages.subjects import data_name, model_name
+from evenhand.service.api.asking import can_be_asked, resume_run
+from evenhand.service.api.errors import ApiError
+from evenhand.service.pages.measuring import measured_values
+from evenhand.service.pages.results import files_of_run, is_about_texts, summary_of
+from evenhand.service.pages.subjects import TERMINAL, data_name, model_name
 from evenhand.service.pages.view import Asked, View, link, router, see
-from evenhand.service.pages.words import FILE_WORDS, PHASE_WORDS, asked, progress_words
-from evenhand.service.storage.runs import OVER
+from evenhand.service.pages.words import FILE_WORDS, PHASE_WORDS, POPULATION_WORDS, asked, progress_words, state_text
+from evenhand.service.storage.runs import OVER, STATES
 from evenhand.service.storage.tables import Event, Run
 
 MOST_EVENTS = 500
-HIDDEN_FILES = ("findings.index",)
+MOST_CHILDREN = 100
 RATES = (("uniform", "whole domain"), ("people", "held-out people"), ("remaining", "findings that remain"))
 
 
@@ -33,7 +34,7 @@ def show(view: Asked, run_id: str) -> Response:
     live = run.state not in OVER
     values = _live(view, run) if live else _over(view, run)
     return view.page(
-        "run", section="/runs", run=run, live=live, parent=_parent(view, run), repairs=_repairs(view, run),
+        "run", section="/runs", run=run, live=live, parent=_parent(view, run), children=_children(view, run),
         asked=asked(run, data_name(view.service, run), model_name(view.service, run)), file_words=FILE_WORDS,
         again=_again(run), **values,
     )  # fmt: skip
@@ -77,9 +78,7 @@ def cancel(view: Asked, run_id: str) -> Response:
 @pages.post("/runs/{run_id}/resume")
 def resume(view: Asked, run_id: str) -> Response:
     """Let a run that failed or was cancelled start again."""
-    view.run(run_id)
-    with otherwise("conflict"):
-        view.service.runs.resume(run_id, view.project)
+    resume_run(view.asked, run_id)
     return see(f"/runs/{run_id}")
 
 
@@ -109,32 +108,15 @@ def delete(view: Asked, run_id: str) -> Response:
     return see("/runs")
 
 
-def summary_of(view: View, run: Run) -> dict[str, Any] | None:
-    """The summary that a finished run wrote; None where it is not there."""
-    path = view.service.home.run(run.id) / "summary.json"
-    try:
-        return read_json(path) if run.state == "done" and path.is_file() else None
-    except EvenhandError:
-        return None
-
-
-def files_of_run(view: View, run: Run) -> dict[str, int]:
-    """The files of a finished run with their sizes, the report first."""
-    folder: Path = view.service.home.run(run.id)
-    if run.state != "done" or not folder.is_dir():
-        return {}
-    found = [path for path in folder.iterdir() if path.is_file() and path.name not in HIDDEN_FILES]
-    order = list(FILE_WORDS)
-    found.sort(key=lambda path: (order.index(path.name) if path.name in order else len(order), path.name))
-    return {path.name: path.stat().st_size for path in found if not path.name.startswith(".")}
-
-
 def _live(view: View, run: Run) -> dict[str, Any]:
     events = view.service.runs.events(run.id, limit=MOST_EVENTS)
     return {
         "progress": progress_words(run),
         "phase_words": PHASE_WORDS,
+        "population_words": POPULATION_WORDS,
+        "states": {state: state_text(state, run.place) for state in STATES},
         "pairs": _pairs(events),
+        "resumed": next((event.data for event in reversed(events) if event.kind == "resumed"), None),
         "last_event": events[-1].id if events else 0,
         "summary": None,
         "files": {},
@@ -143,18 +125,23 @@ def _live(view: View, run: Run) -> dict[str, Any]:
 
 
 def _pairs(events: list[Event]) -> list[dict[str, Any]]:
-    """The example pairs of the latest attempt: one that begins anew finds them again."""
-    started = max((event.id for event in events if event.kind == "started"), default=0)
-    return [event.data for event in events if event.kind == "pair" and event.id > started]
+    """The example pairs, which are told once for the whole run, however often it is taken up."""
+    return [event.data for event in events if event.kind == "pair"]
 
 
 def _over(view: View, run: Run) -> dict[str, Any]:
     summary, files = summary_of(view, run), files_of_run(view, run)
-    values: dict[str, Any] = {"summary": summary, "files": files, "inner": None}
+    texts = is_about_texts(summary)
+    values: dict[str, Any] = {"summary": summary, "files": files, "inner": None, "texts": texts, "from_here": False}
     if summary is None:
         return values
     values["protected_words"] = joined(summary["protected"])
-    if run.kind == "audit":
+    values["from_here"] = run.kind == "audit" and run.state == "done" and can_be_asked(run)  # a repair, a measurement
+    if run.kind == "measure":
+        values |= measured_values(summary)
+    elif texts:
+        values["headline"] = (run.result or {}).get("headline", "")
+    elif run.kind == "audit":
         values |= {"growth": growth_points(summary), "stopped_words": STOPPED[summary["search"]["stopped"]]}
     elif run.kind == "repair":
         rows = {row["name"]: row for row in summary["rows"]}
@@ -195,16 +182,21 @@ def _parent(view: View, run: Run) -> Run | None:
         return None
 
 
-def _repairs(view: View, run: Run) -> list[Run]:
-    """The newest repairs that began from this run."""
+def _children(view: View, run: Run) -> list[Run]:
+    """The newest repairs and measurements that began from this run."""
     if run.kind != "audit":
         return []
-    return [one for one in view.service.runs.newest(run.project, kind="repair", limit=200) if one.parent == run.id]
+    return view.service.runs.newest(run.project, parent=run.id, limit=MOST_CHILDREN)
 
 
 def _again(run: Run) -> str:
-    """Where the settings of a run can be changed."""
-    if run.kind == "repair" and run.parent is not None:
-        return f"/runs/{run.parent}/repair"
+    """Where the settings of a run can be changed; nowhere where only a terminal has its data."""
+    if TERMINAL in run.config:
+        return ""
+    if run.kind in ("repair", "measure") and run.parent is not None:
+        return f"/runs/{run.parent}/{run.kind}"
     protected = run.config.get("protected") or []
-    return link("/new/model", data=run.config.get("dataset"), protected=protected, model=run.config.get("model"))
+    return link(
+        "/new/model", data=run.config.get("dataset"), protected=protected, model=run.config.get("model"),
+        task="measure" if run.kind == "measure" else None,
+    )  # fmt: skip

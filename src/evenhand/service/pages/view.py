@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -13,9 +13,15 @@ from starlette.datastructures import FormData, UploadFile
 import evenhand
 from evenhand.service.api.context import Asked as InProject
 from evenhand.service.api.context import Context
+from evenhand.service.pages.static_files import static_address
 from evenhand.service.pages.words import FILTERS, STATE_WORDS
 from evenhand.service.settings import Service
-from evenhand.service.storage.tables import Run
+from evenhand.service.storage.tables import Project, Run
+
+HEADINGS = {
+    403: "You may not do this", 404: "This page is not there", 409: "That cannot be done now", 429: "Please wait",
+    500: "Something failed here", 503: "Please wait a moment",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,25 @@ class View:
     def page(self, template: str, /, *, section: str = "", status: int = 200, **values: Any) -> HTMLResponse:
         """A page from its template."""
         made = environment().get_template(f"{template}.html.j2")
-        return HTMLResponse(made.render(section=section, csrf_token=self.request.state.csrf_token, **values), status)
+        return HTMLResponse(made.render(_frame(self.request, self.asked) | {"section": section} | values), status)
 
 
-def _view(request: Request, asked: InProject) -> View:
+def _frame(request: Request, asked: Context | None) -> dict[str, Any]:
+    """What every template knows. `may("auditor")` says whether the one who asks may do what an auditor may."""
+    accounts = request.app.state.service.settings.accounts
+    frame = {
+        "csrf_token": request.state.csrf_token, "may": asked.may if asked else lambda _: not accounts,
+        "accounts_on": accounts, "signed_in_as": None, "at_project": "", "choices": [],
+    }  # fmt: skip
+    if asked is not None and asked.person is not None:
+        frame |= {"signed_in_as": asked.person.name, "at_project": asked.project}
+        theirs = [project for project, _ in asked.service.accounts.projects_of(asked.person)]
+        # A token knows its own project only.
+        frame["choices"] = [one for one in theirs if asked.token is None or one.id == asked.project]
+    return frame
+
+
+async def _view(request: Request, asked: InProject) -> View:
     return View(request, asked)
 
 
@@ -69,7 +90,12 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= FILTERS
-    made.globals |= {"link": link, "state_words": STATE_WORDS, "version": evenhand.__version__}
+    made.globals |= {
+        "link": link,
+        "static": static_address,
+        "state_words": STATE_WORDS,
+        "version": evenhand.__version__,
+    }
     return made
 
 
@@ -97,20 +123,39 @@ def texts_of(form: FormData, name: str) -> list[str]:
     return [value for value in form.getlist(name) if isinstance(value, str)]
 
 
+def is_short_number(text: str) -> bool:
+    """Whether a text is a whole number that nothing would choke on: Python refuses to read thousands of digits."""
+    return text.isascii() and text.isdecimal() and len(text) <= 9
+
+
 def files_of(form: FormData, name: str) -> list[UploadFile]:
     """The files that were chosen; a browser sends one without a name where none was."""
     return [value for value in form.getlist(name) if isinstance(value, UploadFile) and value.filename]
 
 
-def problem_page(request: Request, status: int, what: str, message: str) -> Response:  # noqa: ARG001
-    """An error as a page."""
-    heading = {404: "This page is not there", 500: "Something failed here", 503: "Please wait a moment"}
-    text = (
-        environment()
-        .get_template("problem.html.j2")
-        .render(section="", csrf_token="", heading=heading.get(status, "That did not work"), message=message)
-    )
-    return HTMLResponse(text, status)
+def problem_page(request: Request, status: int, what: str, message: str) -> Response:
+    """An error as a page; for somebody who has to sign in first, the page to do so."""
+    if what == "unauthenticated":
+        query = request.scope["query_string"].decode("latin-1")
+        here = quote(request.scope["path"]) + (f"?{query}" if query else "")
+        return see(link("/sign-in", next=here if request.method == "GET" and here != "/" else None))
+    asked: Context | None = getattr(request.state, "asked", None)
+    no_project = status == 403 and asked is not None and asked.person is not None and not asked.project
+    frame = _frame(request, asked if status < 500 else None)  # where the database is away its page must not need it
+    made = environment().get_template("problem.html.j2")
+    words = "You have no project yet" if no_project else HEADINGS.get(status, "That did not work")
+    values = {"section": "", "heading": words, "message": message, "back_to": _back_to(request, frame["choices"])}
+    return HTMLResponse(made.render(frame | values), status)
+
+
+def _back_to(request: Request, choices: list[Project]) -> dict[str, Any] | None:
+    """The project and the page of a form that came after another project was chosen (see `forms`)."""
+    wanted = getattr(request.state, "form_project", None)
+    project = next((one for one in choices if one.id == wanted), None)
+    if project is None:
+        return None
+    came_from = urlsplit(request.headers.get("referer", ""))  # only an address of ours is gone on to, see `local_path`
+    return {"project": project, "page": came_from.path + (f"?{came_from.query}" if came_from.query else "")}
 
 
 def router() -> APIRouter:

@@ -6,6 +6,7 @@ from typing import Any
 
 from evenhand.data.dataset import builtin_names, load_schema
 from evenhand.report.text import counted, joined, percent
+from evenhand.service.requests import NOUNS
 from evenhand.service.storage.tables import Run
 from evenhand.service.storage.uploads import size_text
 
@@ -22,6 +23,11 @@ PHASE_WORDS = {
     "data": "Checking the people in the data",
     "global": "Looking for first pairs, starting from people in the data",
     "local": "Looking around each pair that was found",
+}
+POPULATION_WORDS = {  # what a measurement says it is looking at
+    "uniform": "sampling the whole domain",
+    "rows of the data": "checking every row of the data",
+    "neighbourhood": "sampling the neighbourhood of the data",
 }
 FILE_WORDS = {
     "report.html": "The report",
@@ -67,10 +73,23 @@ def outcome(run: Run) -> str:
     if run.state != "done" or not run.result:
         return ""
     if run.kind == "audit":
-        return counted(int(run.result["findings"]), "finding")
+        return counted(int(run.result.get("findings") or 0), "finding")
     if run.kind == "repair":
-        return f"kept: {run.result['chosen']}" if run.result["chosen"] else "no repair was kept"
-    return str(run.result["headline"])[:160]
+        return f"kept: {run.result['chosen']}" if run.result.get("chosen") else "no repair was kept"
+    return str(run.result.get("headline") or "")[:160]
+
+
+def phase_text(phase: str) -> str:
+    """What a run is doing, from what its process calls it."""
+    changed, _, population = phase.rpartition(", ")
+    if changed and population in POPULATION_WORDS:
+        return f"Changing {changed}: {POPULATION_WORDS[population]}"
+    return PHASE_WORDS.get(phase, phase.capitalize() or "Starting")
+
+
+def state_text(state: str, place: str) -> str:
+    """A run's state in a word; nobody takes up by itself what a terminal left."""
+    return state if (state, place) == ("interrupted", "terminal") else STATE_WORDS[state]
 
 
 def progress_words(run: Run) -> dict[str, Any]:
@@ -80,7 +99,7 @@ def progress_words(run: Run) -> dict[str, Any]:
     seconds, findings = float(progress.get("seconds") or 0), int(progress.get("findings") or 0)
     phase, left = str(progress.get("phase") or ""), progress.get("left")
     return {
-        "words": PHASE_WORDS.get(phase, phase.capitalize() or "Starting"),
+        "words": phase_text(phase),
         "share": min(done / total, 1.0) if total else None,
         "left": "" if left is None else f"About {duration(float(left))} left in this phase",
         "findings": findings,
@@ -100,6 +119,8 @@ def asked(run: Run, data: str, model: str) -> list[tuple[str, str]]:
     names = (
         ("by", "Repair by"), ("method", "Method"), ("seeds", "People to start from"),
         ("steps", "Steps around each finding"), ("repeats", "Networks trained"), ("max_seconds", "Time limit"),
+        ("half_width", "Half the width of intervals"), ("confidence", "Confidence"),
+        ("changes", "Columns changed in the neighbourhood"),
         ("inputs", "Model reads"), ("output", "Model answers"), ("seed", "Seed"),
     )  # fmt: skip
     for key, name in names:
@@ -112,6 +133,10 @@ def asked(run: Run, data: str, model: str) -> list[tuple[str, str]]:
 def _shown(key: str, value: Any) -> str:
     if key == "max_seconds":
         return duration(float(value))
+    if key == "half_width":
+        return f"{100 * float(value):g} percentage points"
+    if key == "confidence":
+        return f"{100 * float(value):g}%"
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
@@ -123,4 +148,12 @@ def builtin_titles() -> list[dict[str, str]]:
     return [{"name": name, "title": load_schema(name).title} for name in builtin_names()]
 
 
-FILTERS = {"percent": percent, "counted": counted, "size": size_text, "moment": moment, "outcome": outcome}
+def yes_no(value: Any) -> str:
+    """A value of the log in words."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+FILTERS = {
+    "percent": percent, "counted": counted, "size": size_text, "moment": moment, "outcome": outcome,
+    "yes_no": yes_no, "state_text": state_text, "noun": lambda kind: NOUNS[kind],
+}  # fmt: skip

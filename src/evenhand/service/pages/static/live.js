@@ -6,6 +6,7 @@
   const at = (id) => document.getElementById(id);
   const phases = JSON.parse(live.dataset.phases);
   const states = JSON.parse(live.dataset.states);
+  const populations = JSON.parse(live.dataset.populations);
   const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
   const made = (name, kind, text) => {
     const element = document.createElement(name);
@@ -18,6 +19,12 @@
     if (all < 60) return `${all} s`;
     if (all < 3600) return `${Math.floor(all / 60)} min ${all % 60} s`;
     return `${Math.floor(all / 3600)} h ${Math.floor((all % 3600) / 60)} min`;
+  };
+  // A measurement says what it changes and where it looks: "sex, uniform".
+  const phaseWords = (phase) => {
+    const comma = phase.lastIndexOf(", "), population = populations[phase.slice(comma + 2)];
+    if (comma > 0 && population) return `Changing ${phase.slice(0, comma)}: ${population}`;
+    return phases[phase] || phase.charAt(0).toUpperCase() + phase.slice(1);
   };
   const percent = (share) => `${(100 * share).toFixed(1)}%`;
   let state = live.dataset.state, phase = "";
@@ -51,7 +58,7 @@
     at("going").hidden = waits;
     const progress = run.progress || {};
     if (progress.phase === undefined) return;
-    const words = phases[progress.phase] || progress.phase.charAt(0).toUpperCase() + progress.phase.slice(1);
+    const words = phaseWords(progress.phase);
     if (words !== phase) at("status").textContent = words; // said aloud once, not with every number
     phase = words;
     at("phase").textContent = words;
@@ -93,7 +100,11 @@
   const stream = new EventSource(`/api/v1/runs/${live.dataset.run}/events/stream?after=${live.dataset.last}`);
   stream.addEventListener("progress", (event) => showProgress(data(event)));
   stream.addEventListener("pair", (event) => showPair(data(event).data));
-  stream.addEventListener("started", () => at("examples") && at("examples").replaceChildren()); // it begins anew
+  stream.addEventListener("resumed", (event) => {
+    const { step, total } = data(event).data;
+    at("resumed").textContent = `Its worker ended on the way. It goes on from its last checkpoint, at step ${step} of ${total}.`;
+    at("resumed").hidden = false;
+  });
   stream.addEventListener("end", () => {
     stream.close();
     location.reload();

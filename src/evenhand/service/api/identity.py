@@ -1,0 +1,160 @@
+"""Who asks, found out before any route is reached: by the cookie of a browser, or by the token of a program.
+
+The cookie of a sign-in is SameSite=Lax and not Strict, since a link in a mail to a run would otherwise lead to the
+sign-in page each time. Nothing is changed by a GET, and whatever changes something has to know a token (see `forms`).
+"""
+
+import hashlib
+import hmac
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from evenhand.service.api.access import Who, rule_of
+from evenhand.service.api.context import Context
+from evenhand.service.api.errors import ApiError, NoProjectError
+from evenhand.service.api.guard import cookie_name, is_secure
+from evenhand.service.settings import DEFAULT_PROJECT, Service
+from evenhand.service.storage.accounts import Accounts, Person, Role
+
+SESSION = "evenhand_session"
+LONGEST_SECRET = 200
+LACKING = {
+    "auditor": "You may look at this project but not change it. Ask an admin to make you an auditor of it.",
+    "admin": "Only admins of this service may do this.",
+}
+
+
+async def identify(request: Request) -> None:
+    """Check who may do what, once for a request; in a thread only where the database has to be asked."""
+    if getattr(request.state, "is_checked", False):
+        return
+    if request.app.state.service.settings.accounts and not _is_anybodys(request):
+        await run_in_threadpool(check_access, request)
+    else:
+        check_access(request)
+
+
+def _is_anybodys(request: Request) -> bool:
+    """Whether a request is open to all and says nothing of who sends it, so that nobody has to be looked up."""
+    rule = rule_of(request)
+    return rule is not None and rule.who == "open" and _bearer(request) is None and session_of(request) is None
+
+
+def check_access(request: Request, *, touch: bool = True) -> None:
+    """Find out who asks, and refuse what the one may not do; a form or a file is not read before this.
+
+    Without `touch` it does not count as a use of the sign-in.
+    """
+    rule, service = rule_of(request), request.app.state.service
+    if not service.settings.accounts:
+        request.state.asked, request.state.is_checked = Context(service, DEFAULT_PROJECT), True
+        return
+    request.state.asked = nobody = Context(service, "", None, None)
+    if rule is None:
+        raise ApiError("forbidden", "Nobody has said who may use this address.")
+    try:
+        request.state.asked = asked = _identified(service, request, touch)
+    except ApiError:
+        if rule.who != "open":
+            raise
+        asked = nobody
+    _check(asked, rule.who)
+    request.state.is_checked = True
+
+
+def _check(asked: Context, who: Who) -> None:
+    if who == "open":
+        return
+    if asked.person is None:
+        raise ApiError("unauthenticated", "This service has accounts. Sign in, or send a token: Authorization: Bearer.")
+    if who == "known":
+        return
+    if who in ("signed in", "admin, signed in") and asked.token is not None:
+        raise ApiError("forbidden", "A token cannot do this. Sign in with a browser.")
+    if who == "signed in":
+        return
+    if asked.role is None:
+        raise NoProjectError("You are a member of no project yet. Ask an admin of this service to add you to one.")
+    wanted: Role = "admin" if who == "admin, signed in" else who
+    if not asked.may(wanted):
+        raise ApiError("forbidden", LACKING[wanted])
+
+
+def _identified(service: Service, request: Request, touch: bool) -> Context:
+    """Who asks. A token counts more than a cookie: a program says on purpose what it sends."""
+    if (secret := _bearer(request)) is not None:
+        known = service.accounts.by_token(secret) if len(secret) <= LONGEST_SECRET else None
+        if known is None:
+            raise ApiError("unauthenticated", "The token is not known, or it has expired or was revoked.")
+        person, token, role = known
+        return Context(service, token.project, person, role, token)
+    secret = session_of(request)
+    found = service.accounts.signed_in(secret, touch=touch) if secret else None
+    if secret is None or found is None:
+        return Context(service, "", None, None)
+    person, sign_in = found
+    project, role_there = project_of(service.accounts, person, sign_in.project)
+    request.state.csrf_token = csrf_of(secret, project)
+    return Context(service, project, person, role_there)
+
+
+def _bearer(request: Request) -> str | None:
+    """The token of an `Authorization: Bearer` header. Others are not ours: a proxy may want a password of its own."""
+    scheme, _, secret = request.headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else None
+
+
+def project_of(accounts: Accounts, person: Person, chosen: str | None) -> tuple[str, Role | None]:
+    """The project that somebody looks at, with the role in it; where the chosen one is no longer theirs, another."""
+    role = accounts.role_in(person, chosen) if chosen else None
+    if chosen and role is not None:
+        return chosen, role
+    theirs = [(project.id, role) for project, role in accounts.projects_of(person)]
+    usual = [entry for entry in theirs if entry[0] == DEFAULT_PROJECT]
+    return next(iter(usual + theirs), ("", None))
+
+
+def session_of(request: Request) -> str | None:
+    """What the cookie of the sign-in says."""
+    secret = request.cookies.get(cookie_name(SESSION, is_secure(request)))
+    return secret if secret and len(secret) <= LONGEST_SECRET else None
+
+
+def csrf_of(secret: str, project: str) -> str:
+    """The token of the forms of a sign-in in a project. It belongs to this sign-in alone, and does not tell its secret.
+
+    Its first half is that of the sign-in, its second half that of the project: so a form that was made before another
+    project was chosen is known as such.
+    """
+    halves = (b"evenhand forms", b"evenhand project " + project.encode())
+    return "".join(hmac.new(secret.encode(), half, hashlib.sha256).hexdigest() for half in halves)
+
+
+def form_project(request: Request, asked: Context, given: str) -> str | None:
+    """The project of the one who asks in which a form was made, by its token; None: one that is no longer theirs."""
+    secret = session_of(request)
+    if secret is None or asked.person is None:
+        return None
+    theirs = [project.id for project, _ in asked.service.accounts.projects_of(asked.person)]
+    return next(
+        (project for project in theirs if hmac.compare_digest(csrf_of(secret, project).encode(), given.encode())), None
+    )
+
+
+def remember(request: Request, response: Response, secret: str) -> None:
+    """Hand a browser the cookie of its sign-in. The browser forgets it when it ends; the server does so after hours."""
+    secure = is_secure(request)
+    response.set_cookie(cookie_name(SESSION, secure), secret, path="/", httponly=True,
+                        samesite="lax", secure=secure)  # fmt: skip
+
+
+def forget(request: Request, response: Response) -> None:
+    """Take the cookie back."""
+    secure = is_secure(request)
+    response.delete_cookie(cookie_name(SESSION, secure), path="/", httponly=True, samesite="lax", secure=secure)
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from; behind a proxy that is trusted, where the proxy says."""
+    return request.client.host if request.client is not None else "unknown"

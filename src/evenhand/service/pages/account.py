@@ -1,0 +1,123 @@
+"""One's own account: roles, the password, tokens for programs."""
+
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from fastapi import Request, Response
+
+from evenhand.errors import EvenhandError
+from evenhand.service.api.context import tell
+from evenhand.service.api.errors import ApiError
+from evenhand.service.api.identity import address_of, remember
+from evenhand.service.pages.view import Asked, Form, View, router, see, text_of
+from evenhand.service.storage.accounts import ROLES, Accounts, Person, Role, TooManyTries
+from evenhand.service.storage.tables import Token
+
+USUAL_DAYS = 90
+CHANGED = "/account?changed=password"
+
+pages = router()
+
+
+def person_here(view: View) -> Person:
+    """The one who has signed in; without accounts there is nobody."""
+    if view.asked.person is None:
+        raise ApiError("not-found", "This service has no accounts: only this machine can reach it.")
+    return view.asked.person
+
+
+def token_state(token: Token) -> str:
+    """Whether a token still works, in words."""
+    if token.revoked is not None:
+        return "revoked"
+    return "expired" if token.expires <= datetime.now(UTC) else "works"
+
+
+def token_rows(accounts: Accounts, person: Person, names: dict[str, str]) -> list[dict[str, Any]]:
+    """Somebody's tokens as tables show them; `names` of projects by id."""
+    return [
+        {"token": token, "project": names.get(token.project, token.project), "state": token_state(token)}
+        for token in accounts.tokens(person)
+    ]
+
+
+def about_token(accounts: Accounts, person: Person, token_id: str) -> dict[str, Any]:
+    """What the log says about a token that is revoked."""
+    found = next((token for token in accounts.tokens(person) if token.id == token_id), None)
+    return {"subject": token_id} | ({} if found is None else {"project": found.project, "name": found.name})
+
+
+@pages.get("/account")
+def show(view: Asked, changed: str = "") -> Response:
+    """The account's page."""
+    said = {"password": "Your password was changed. Other browsers were signed out, and your tokens were revoked."}.get(
+        changed, ""
+    )
+    return _page(view, said=said)
+
+
+def _page(view: View, **values: Any) -> Response:
+    person, accounts = person_here(view), view.service.accounts
+    roles = accounts.projects_of(person)
+    usual = {"errors": {}, "said": "", "secret": None, "form": {"name": "", "days": USUAL_DAYS, "role": "viewer"}}
+    values = usual | values
+    return view.page(
+        "account", section="/account", status=400 if values["errors"] else 200, roles=roles, all_roles=ROLES,
+        tokens=token_rows(accounts, person, {project.id: project.name for project, _ in roles}), **values,
+    )  # fmt: skip
+
+
+@pages.post("/account/password")
+def change_password(request: Request, view: Asked, form: Form) -> Response:
+    """Change one's own password, with the one before it; every other browser has to sign in again."""
+    person, accounts, address = person_here(view), view.service.accounts, address_of(request)
+    before, new, again = (str(form.get(name) or "") for name in ("password", "new", "again"))
+    if new != again:
+        return _page(view, errors={"again": "The two new passwords differ."})
+    try:
+        accounts.check_password(person.name, before, address)
+    except TooManyTries:
+        raise
+    except EvenhandError:
+        return _page(view, errors={"password": "This is not your password."})
+    try:
+        accounts.set_password(person.name, new)
+    except EvenhandError as error:
+        return _page(view, errors={"new": str(error)})
+    response = see(CHANGED)
+    remember(request, response, accounts.sign_in(person.name, new, address))
+    return response
+
+
+@pages.post("/account/tokens")
+def add_token(request: Request, view: Asked, form: Form) -> Response:
+    """Make a token. Its secret is on this page and never again, so the answer is the page itself.
+
+    The password is asked for: a browser that was left open must not become a key that works for a year.
+    """
+    person = person_here(view)
+    project, role = text_of(form, "project"), text_of(form, "role")
+    name, days = text_of(form, "name"), text_of(form, "days")
+    kept = {"name": name, "days": days, "role": role, "project": project}
+    if not days.isascii() or not days.isdecimal() or len(days) > 4:
+        return _page(view, errors={"days": "Say for how many days the token works."}, form=kept)
+    try:
+        view.service.accounts.check_password(person.name, str(form.get("password") or ""), address_of(request))
+    except TooManyTries:
+        raise
+    except EvenhandError:
+        return _page(view, errors={"token-password": "This is not your password."}, form=kept)
+    try:
+        token, secret = view.service.accounts.add_token(person, project, cast("Role", role), name, int(days))
+    except EvenhandError as error:
+        return _page(view, errors={"token-name": str(error)}, form=kept)
+    tell(request, subject=token.id, project=token.project, role=token.role, days=int(days), name=token.name)
+    return _page(view, secret=secret, said=f"The token “{token.name}” was made.")
+
+
+@pages.post("/account/tokens/{token_id}/revoke")
+def revoke_token(request: Request, view: Asked, token_id: str) -> Response:
+    """Let a token of one's own work no more."""
+    tell(request, **about_token(view.service.accounts, person_here(view), token_id))
+    view.service.accounts.revoke_token(token_id, person_here(view))
+    return see("/account#tokens")
