@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from evenhand.cli import audit, measure, repair
-from evenhand.cli.kept import say_if_cancelled
+from evenhand.cli.kept import done_here
 
 if TYPE_CHECKING:
     from evenhand.service.settings import Service
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
 def go_on(service: "Service", run: "Run", as_json: bool) -> None:
     """Do a run again, with its settings and in its folder, and end as its command would."""
     from evenhand.service.commands import Command, folder_of
-    from evenhand.service.terminal import doing, whose
+    from evenhand.service.terminal import whose
 
     folder = folder_of(run.config)  # before the run is touched
     command = Command.of_run(run.kind, run.config)
-    with repair.saying_that_nothing_is_kept(run.kind == "repair"):
-        claim = service.runs.take_up(run.id, whose())
-        with chdir(folder), doing(service, claim, again=True) as place:
-            place.say = partial(typer.echo, err=True)
-            done = DO[run.kind](command, place, as_json)
-        say_if_cancelled(place)
+    take_up = partial(service.runs.take_up, run.id, whose())
+    with (
+        repair.saying_that_nothing_is_kept(run.kind == "repair"),
+        chdir(folder),
+        done_here(service, take_up, again=True) as place,
+    ):
+        place.say = partial(typer.echo, err=True)
+        done = DO[run.kind](command, place, as_json)
     if run.kind == "audit":
         if not as_json:
             audit.tell(done, command.texts)

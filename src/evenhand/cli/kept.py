@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from evenhand.search.recorder import Findings
     from evenhand.service.commands import Command
     from evenhand.service.settings import Service
+    from evenhand.service.storage.runs import Claim
     from evenhand.service.terminal import TerminalRun
 
 KeptOut = Annotated[
@@ -112,21 +113,34 @@ def place_for(command: "Command", kept: bool, folder: Path | None) -> Iterator[P
     if not kept:
         yield Files(folder)
         return
-    from evenhand.service.terminal import begin, doing
+    from evenhand.service.terminal import begin
     from evenhand.service.terminal_storage import saying_the_way_around
 
-    with storage() as service:
+    def enter() -> "Claim":
         with saying_the_way_around():
-            claim = begin(service, command)
-        with doing(service, claim) as run:
+            return begin(service, command)
+
+    with storage() as service, done_here(service, enter) as run:
+        yield run
+
+
+@contextmanager
+def done_here(service: "Service", enter: Callable[[], "Claim"], *, again: bool = False) -> Iterator["TerminalRun"]:
+    """A run that this command does; what its end at the terminal does not show is said."""
+    from evenhand.service.terminal import doing
+
+    with doing(service, enter, again=again) as run:
+        try:
             yield run
-        say_if_cancelled(run)
-
-
-def say_if_cancelled(run: "TerminalRun") -> None:
-    """Somebody at this terminal did not press Ctrl-C, and wonders."""
-    if run.cancelled_elsewhere:
-        typer.echo(f"The run {run.run[:SHORT]} was cancelled from elsewhere.", err=True)
+        except KeyboardInterrupt:
+            if not run.is_kept:
+                raise
+            short = run.run[:SHORT]
+            typer.echo(f"Stopped; the run {short} had ended before and is kept: evenhand runs show {short}", err=True)
+            raise typer.Exit(130) from None
+        finally:
+            if run.cancelled_elsewhere:  # somebody at this terminal did not press Ctrl-C, and wonders
+                typer.echo(f"The run {run.run[:SHORT]} was cancelled from elsewhere.", err=True)
 
 
 @contextmanager

@@ -13,6 +13,10 @@ from evenhand.cli.service import DatabaseUrl, HomeFolder, is_new, opened, settin
 from evenhand.errors import EvenhandError, unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
+
     from evenhand.service.settings import Service
     from evenhand.service.storage.tables import Event, Run
 
@@ -93,7 +97,7 @@ def resume_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
         if found.place == "terminal":
             go_on(service, found, as_json)
             return
-        changed = service.runs.resume(found.id)
+        changed = service.runs.resume(found.id, check=_holding(service))
     _print_json(_card(changed)) if as_json else typer.echo(f"{changed.id} waits for a worker.")
 
 
@@ -103,8 +107,13 @@ def cancel_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
 
     Example:  evenhand runs cancel 3f2a
     """
+    from evenhand.service.run_folder import tidy
+
     with opened(settings_from(home, database)) as service:
-        changed = service.runs.cancel(_run(service, run).id)
+        found = _run(service, run)
+        changed = service.runs.cancel(found.id)
+        if found.state == "interrupted":  # whoever did it cannot, and there need not be a worker
+            tidy(service.home.run(found.id), service.runs)
     words = "will end soon" if changed.state == "cancelling" else f"is {changed.state}"
     _print_json(_card(changed)) if as_json else typer.echo(f"{changed.id} {words}.")
 
@@ -127,6 +136,15 @@ def delete_run(
             typer.confirm(f"Delete {found.id} ({found.title}) and all its files?", abort=True)
         service.delete_run(found.id)
     _print_json({"deleted": found.id}) if as_json else typer.echo(f"{found.id} is deleted.")
+
+
+def _holding(service: "Service") -> "Callable[[Session, Run], None]":
+    """Refuse a run whose uploads are not there any more, as the service does, instead of letting it fail later."""
+
+    def check(session: "Session", run: "Run") -> None:
+        service.assets.hold(session, run.project, run.config)
+
+    return check
 
 
 def _check_filters(state: str | None, kind: str | None) -> None:

@@ -7,14 +7,13 @@ the death of its process shows. No worker ever takes it up: it may need files, m
 import errno
 import logging
 import os
-import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -22,9 +21,11 @@ from evenhand.errors import EvenhandError
 from evenhand.files import cannot_write
 from evenhand.service.commands import Command
 from evenhand.service.heartbeat import Heartbeat
+from evenhand.service.interrupts import Interrupts, wish
 from evenhand.service.jobs import figures_of
-from evenhand.service.run_folder import attempt_folder, checkpoint_of, drop, publish, put_by
+from evenhand.service.run_folder import LAST, attempt_folder, checkpoint_of, drop, publish, put_by
 from evenhand.service.settings import DEFAULT_PROJECT, Service
+from evenhand.service.storage.database import REFUSED
 from evenhand.service.storage.runs import Claim, LeaseLost
 from evenhand.service.telling import FirstPairs, ProgressTeller
 from evenhand.service.terminal_storage import AROUND, first_line
@@ -50,50 +51,71 @@ def whose() -> str:
 
 
 @contextmanager
-def doing(service: Service, claim: Claim, *, again: bool = False) -> Iterator["TerminalRun"]:
-    """The run, for a block that does it and hands its summary to `keep`; otherwise the run failed or was cancelled."""
-    with _saying_once("evenhand.service.heartbeat"):
-        run = TerminalRun(service, claim, again)
+def doing(service: Service, enter: Callable[[], Claim], *, again: bool = False) -> Iterator["TerminalRun"]:
+    """The run that `enter` makes an entry of, for a block that does it and hands its summary to `keep`.
+
+    Otherwise the run failed or was cancelled. From the entry on, no Ctrl-C leaves it behind as if somebody did it.
+    """
+    interrupts = Interrupts()
+    with _saying_once("evenhand.service.heartbeat"), interrupts.heard():
+        run: TerminalRun | None = None
         try:
-            run.open()
+            with interrupts.undisturbed():
+                run = TerminalRun(service, enter(), again, interrupts)
+                run.open()
             yield run
         except BaseException as error:
-            words = run.left(error)
+            interrupts.shut()
+            words = None if run is None else run.left(error)
             if words is None:
                 raise
             raise EvenhandError(words) from error
         finally:
-            run.close()
+            if run is not None:
+                run.close()
 
 
 class TerminalRun:
     """A run that this process holds."""
 
-    def __init__(self, service: Service, claim: Claim, again: bool) -> None:
+    def __init__(self, service: Service, claim: Claim, again: bool, interrupts: Interrupts) -> None:
         self._service, self._runs, self._claim, self._again = service, service.runs, claim, again
         self._begun = False  # whether the work itself has begun: before, what goes wrong is a slip of the user's
-        self._kept = False
+        self._state: Literal["done", "failed", "cancelled"] | None = None  # once the result is kept
+        self._beats: Heartbeat | None = None
+        self._interrupts = interrupts
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name=f"watcher of {claim.run}", daemon=True)
         self._teller = ProgressTeller(self._tell)
         self.say: Callable[[str], None] = lambda words: None
         self.run, self.place = claim.run, service.home.run(claim.run)
         self.folder = self.place / "nothing yet"
-        self._heart = Heartbeat(self._runs, self._claim)
 
     def open(self) -> None:
         """Make the folder, and let the lease be kept."""
+        self._beats = Heartbeat(self._runs, self._claim)
         try:
             self.folder = attempt_folder(self._service.home, self._claim)
         except OSError as error:
             raise EvenhandError(f"{cannot_write(self.place, error)} {AROUND}") from error
+        self._interrupts.is_whole = (self.folder / LAST).is_file
         if threading.current_thread() is threading.main_thread():  # no other one hears of Ctrl-C
             self._watcher.start()
 
     @property
     def cancelled_elsewhere(self) -> bool:
-        """Whether somebody else wished that it ends."""
-        return self._heart.cancelled
+        """Whether somebody else wished that it ends, before it was done."""
+        return self._beats is not None and self._beats.cancelled and self._state != "done"
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it has ended with a result."""
+        return self._state is not None
+
+    @property
+    def _heart(self) -> Heartbeat:
+        assert self._beats is not None
+        return self._beats
 
     def search(self, progress: Any) -> None:
         """Where a search stands."""
@@ -121,33 +143,32 @@ class TerminalRun:
 
     def keep(self, summary: dict[str, Any], texts: bool = False) -> Path:
         """Make the files the run's result and end it; returns where they are."""
-        self._stop_watching()
-        result = result_of(self._claim.kind, summary, self.folder, texts)
-        error = result.pop("error", None)
-        stopped = result.get("stopped") == "interrupted"
-        state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
-        self._heart.progress({"phase": "done", "done": 1, "total": 1, "left": 0.0} | _found(result))
-        with _undisturbed():
+        with self._interrupts.undisturbed():
+            self._stop_watching()
+            result = result_of(self._claim.kind, summary, self.folder, texts)
+            error = result.pop("error", None)
+            stopped = result.get("stopped") == "interrupted"
+            state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
+            self._heart.progress({"phase": "done", "done": 1, "total": 1, "left": 0.0} | _found(result))
             self._surely(lambda: publish(self.folder, self._still_held, keep_checkpoint=state != "done"))
             self._heart.stop()
             self._surely(lambda: self._runs.finish(self._claim, state, result, error))
             drop(self.folder)
-        self._kept = True
+            self._state = state
         return self.place
 
     def left(self, error: BaseException) -> str | None:
         """End a run whose block ended with an error; returns what to say instead of it, if anything."""
-        self._stop_watching()
-        self._heart.stop()
-        if self._kept:
+        self.close()
+        if self.is_kept:
             return None
-        if isinstance(error, LeaseLost) or self._heart.lost:
+        if isinstance(error, LeaseLost) or (self._beats is not None and self._beats.lost):
             drop(self.folder)
             return (
                 f"The run {self.run} is not this command's any more: while it was silent, it was taken up, cancelled "
                 "or deleted elsewhere. Nothing of this attempt is kept."
             )
-        if isinstance(error, SQLAlchemyError):
+        if isinstance(error, SQLAlchemyError) and not isinstance(error, REFUSED):
             place = self.folder if any(self.folder.glob("*.json")) else self.place
             files = f"The run's files are in {place}." if self._begun else AROUND
             return f"The database does not answer any more: {first_line(error)}. {files}"
@@ -156,12 +177,13 @@ class TerminalRun:
             self._end("cancelled" if isinstance(error, KeyboardInterrupt) else "failed", words)
             if isinstance(error, EvenhandError) and not self._begun and not self._again:
                 self._service.delete_run(self.run)
-        return words if isinstance(error, OSError) and error.errno in NO_ROOM else None
+        return words if isinstance(error, REFUSED) or _is_no_room(error) else None
 
     def close(self) -> None:
         """End the threads."""
         self._stop_watching()
-        self._heart.stop()
+        if self._beats is not None:
+            self._beats.stop()
 
     def _end(self, state: Literal["failed", "cancelled"], words: str | None) -> None:
         try:
@@ -176,8 +198,11 @@ class TerminalRun:
     def _words(self, error: BaseException) -> str | None:
         if isinstance(error, KeyboardInterrupt):
             return None
-        if isinstance(error, OSError) and error.errno in NO_ROOM:
+        if _is_no_room(error):
             return f"{cannot_write(self.folder, error)} {AROUND}"
+        if isinstance(error, REFUSED):
+            files = f" The run's files are in {self.place}." if (self.place / LAST).is_file() else ""
+            return f"The database refuses what is to be kept of the run: {first_line(error)}.{files}"
         return str(error) if isinstance(error, EvenhandError) else f"{type(error).__name__}: {error}"
 
     def _tell(self, event: str, **data: Any) -> None:
@@ -202,9 +227,7 @@ class TerminalRun:
         """A wish from elsewhere that the run ends is what Ctrl-C is here; so is the news that it is another's."""
         while not self._over.wait(LOOK_SECONDS):
             if self._heart.cancelled or self._heart.lost:
-                main = threading.main_thread().ident
-                assert main is not None
-                signal.pthread_kill(main, signal.SIGINT)
+                wish()
                 return
 
     def _stop_watching(self) -> None:
@@ -220,6 +243,8 @@ class TerminalRun:
             try:
                 act()
                 return
+            except REFUSED:
+                raise
             except SQLAlchemyError:
                 if time.monotonic() >= end:
                     raise
@@ -241,21 +266,12 @@ def result_of(kind: str, summary: dict[str, Any], folder: Path, texts: bool) -> 
     return figures_of(kind, summary) | {"files": files} | extra | ({"error": failed} if failed else {})
 
 
+def _is_no_room(error: BaseException) -> TypeGuard[OSError]:
+    return isinstance(error, OSError) and error.errno in NO_ROOM
+
+
 def _found(result: dict[str, Any]) -> dict[str, Any]:
     return {"findings": result.get("findings", 0)}
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Ctrl-C waits until the result is kept: half of that would be worse than either."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
