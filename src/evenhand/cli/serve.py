@@ -89,7 +89,8 @@ def worker(
 ) -> None:
     """Do the service's runs, one after the other, until Ctrl-C. Several workers may share a database and a folder.
 
-    A run that is being done when the worker ends is handed back, and another worker starts it again.
+    A run that is being done when the worker ends is handed back, and another worker takes it up: an audit from its last
+    checkpoint, other runs from their beginning.
 
     Example:  evenhand worker --database postgresql+psycopg://evenhand@db/evenhand --home /srv/evenhand
     """
