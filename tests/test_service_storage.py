@@ -127,6 +127,18 @@ def test_a_run_that_kills_its_workers_is_given_up(service: Service) -> None:
     assert f"{MOST_ATTEMPTS} times" in str(ended.error)
 
 
+def test_a_run_that_comes_further_each_time_is_not_given_up(service: Service) -> None:
+    run = small_run(service)
+    for attempt in range(2 * MOST_ATTEMPTS):
+        service.runs.tell(claimed(service), "resumed", {"step": 10 * attempt, "findings": 3})
+        lapse(service, run.id)
+    for _ in range(MOST_ATTEMPTS - 1):  # from here on it always ends at the same place
+        service.runs.tell(claimed(service), "resumed", {"step": 10 * attempt, "findings": 3})
+        lapse(service, run.id)
+    assert service.runs.claim("last") is None
+    assert service.runs.get(run.id).state == "failed"
+
+
 def test_a_run_that_was_handed_back_waits_and_has_lost_no_attempt(service: Service) -> None:
     run = in_state(service, "interrupted")
     assert (run.worker, run.attempts) == (None, 0)

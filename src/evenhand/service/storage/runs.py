@@ -19,7 +19,7 @@ State = Literal["queued", "running", "cancelling", "done", "failed", "cancelled"
 STATES: tuple[State, ...] = ("queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted")
 OVER = ("done", "failed", "cancelled")  # a run ends in one of these, once
 HELD = ("running", "cancelling")  # somebody does it
-MOST_ATTEMPTS = 5  # a run that has killed so many workers is the cause of it
+MOST_ATTEMPTS = 5  # a run that has killed so many workers and comes no further is the cause of it
 LEASE_SECONDS = 30.0
 
 
@@ -127,11 +127,18 @@ class Runs:
             if run.cancel:
                 self._end(session, run, now, "cancelled", None, None)
                 return True
-            if run.attempts >= MOST_ATTEMPTS:
+            if run.attempts >= MOST_ATTEMPTS and not self._advances(session, run):
                 words = f"Its worker ended without a word {run.attempts} times. The model may take too much memory."
                 self._end(session, run, now, "failed", None, words)
                 return True
             return self._start(session, run, now, worker)
+
+    def _advances(self, session: Session, run: Run) -> bool:
+        """Whether the last attempts went on from different checkpoints, so that it is others who end them."""
+        of_run = select(Event).where(Event.run == run.id).order_by(Event.id.desc())
+        begun = session.scalars(of_run.where(Event.kind == "started").limit(MOST_ATTEMPTS)).all()
+        taken_up = session.scalars(of_run.where(Event.kind == "resumed", Event.id > begun[-1].id))
+        return len({(event.data.get("step"), event.data.get("findings")) for event in taken_up}) > 1
 
     def _start(self, session: Session, run: Run, now: datetime, worker: str) -> Claim:
         """Let somebody hold a run."""
