@@ -1,6 +1,8 @@
 """The search on a CUDA device; skipped where there is none."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,8 @@ from evenhand.data.schema import Schema
 from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
+from evenhand.runs.audit import FINDINGS, audit
+from evenhand.runs.checkpoints import Checkpoints, News
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search
 from evenhand.search.seeds import choose_seeds
@@ -77,3 +81,27 @@ def test_findings_keep_to_the_schemas_limits(census: Dataset, census_network: Fe
         assert not ((samples[:, role] == wife) & (sex == male)).any()
     assert (samples[:, education] >= start[:, education]).all()
     assert ((samples[:, hours] - start[:, hours]) % 2 == 0).all()
+
+
+class Killed(BaseException):
+    """What a process that is killed does not live to see."""
+
+
+@pytest.mark.parametrize("method", ["margin", "probe", "adf", "labels"])
+def test_a_killed_audit_goes_on_from_its_checkpoint(tmp_path: Path, method: str) -> None:
+    settings: dict[str, Any] = {"device": "cuda", "method": method, "seeds": 100, "steps": 30}
+    heard: list[News] = []
+
+    def on_news(news: News) -> None:
+        heard.append(news)
+        if len(heard) == 12:
+            raise Killed
+
+    checkpoints = Checkpoints(tmp_path / "checkpoint", 0.0, on_news)
+    with pytest.raises(Killed):
+        audit("census", ["sex"], out=tmp_path / "pieces", checkpoints=checkpoints, **settings)
+    pieces = audit("census", ["sex"], out=tmp_path / "pieces", checkpoints=checkpoints, **settings)
+    assert [news.kind for news in heard].count("resumed") == 1
+    whole = audit("census", ["sex"], out=tmp_path / "whole", **settings)
+    assert (pieces.folder / FINDINGS).read_bytes() == (whole.folder / FINDINGS).read_bytes()
+    assert pieces.summary["search"]["findings"] == whole.summary["search"]["findings"]
