@@ -67,6 +67,17 @@ def writable_folder(folder: Path) -> Path:
         raise cannot_write(folder, error) from error
 
 
+def flush(path: Path) -> None:
+    """Wait until the disk has a file, or a folder's list of names where the platform has a way to."""
+    if os.name == "nt" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def result_folder(out: str | Path | None) -> Iterator[Path]:
     """The folder for results (a temporary one for None), tried before the work.

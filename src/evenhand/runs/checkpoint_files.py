@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.files import flush
+
 Arrays = dict[str, NDArray[Any]]
 STATE, SEGMENT = "state.npz", "segment-{:06}.npz"
 OURS = re.compile(r"\.?(state|segment-\d+)\.npz(\.partial)?")
@@ -88,15 +90,7 @@ def _write(path: Path, *parts: bytes | memoryview) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)  # there may be no room for more than what was there before
         raise
-    _flush(path.parent)
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    flush(path.parent)
 
 
 def compact(array: NDArray[Any]) -> NDArray[Any]:

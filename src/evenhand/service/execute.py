@@ -19,6 +19,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import EvenhandError
+from evenhand.files import flush as flush_one
 from evenhand.service.jobs import UNSURE, Job, figures_of
 from evenhand.service.limits import end_with_parent, leave_network, let_others_go_first, limit_memory, limit_processor
 from evenhand.service.requests import Request, request_of
@@ -183,11 +184,7 @@ def _model_at_hand(job: Job) -> Iterator[str | None]:
 def flush(folder: Path) -> None:
     """Wait until the disk has everything."""
     for path in (*folder.iterdir(), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        flush_one(path)
 
 
 def _audit(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:

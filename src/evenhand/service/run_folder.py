@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evenhand.errors import EvenhandError
+from evenhand.files import flush
 
 if TYPE_CHECKING:
     from evenhand.service.storage.home import Home
@@ -64,7 +65,7 @@ def publish(attempt: Path, still_held: Callable[[], object], keep_checkpoint: bo
         for path in sorted(attempt.iterdir(), key=lambda path: path.name == LAST):
             if keep_checkpoint or path != checkpoint_of(attempt):
                 path.replace(folder / path.name)
-        _flush(folder)
+        flush(folder)
 
 
 def put_by(attempt: Path, still_held: Callable[[], object]) -> None:
@@ -159,11 +160,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
-
-
-def _flush(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from evenhand.errors import EvenhandError
-from evenhand.files import cannot_write
+from evenhand.files import cannot_write, flush
 from evenhand.service.storage.home import Home
 
 CHUNK = 1 << 20
@@ -66,9 +66,9 @@ class Upload:
 
     def move_to(self, folder: Path) -> None:
         """Give the upload's folder its place, and make sure that a power cut does not undo it."""
-        _sync(self.folder)
+        flush(self.folder)
         self.folder.rename(folder)
-        _sync(folder.parent)
+        flush(folder.parent)
 
     def abandon(self) -> None:
         """Forget what has come."""
@@ -101,14 +101,3 @@ def size_text(size: int) -> str:
 
 def _chunks(source: Any) -> Iterable[bytes]:
     return iter(lambda: source.read(CHUNK), b"") if hasattr(source, "read") else source
-
-
-def _sync(folder: Path) -> None:
-    """Write a folder's list of names to the disk, where the platform has a way to."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
