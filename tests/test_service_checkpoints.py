@@ -135,7 +135,7 @@ def steps_of(service: Service, run: Run, kind: str) -> list[int]:
 
 
 def test_a_cancelled_run_goes_on_where_it_was(quick_service: Service, quick_nursery: Nursery) -> None:
-    run = quick_run(quick_service, 7, steps=300)
+    run = quick_run(quick_service, 7, steps=600)
     with working(quick_service):
         until(lambda: len(steps_of(quick_service, run, "saved")) >= 2)
         quick_service.runs.cancel(run.id)
@@ -162,7 +162,7 @@ def test_a_failed_run_goes_on_where_it_was(quick_service: Service) -> None:
 
 
 def test_a_run_that_is_handed_back_goes_on_where_it_was(quick_service: Service, quick_nursery: Nursery) -> None:
-    run = quick_run(quick_service, 6, steps=150)
+    run = quick_run(quick_service, 6, steps=600)
     worker = quick_nursery.start()
     until(lambda: len(steps_of(quick_service, run, "saved")) >= 2)
     kill(worker, signal.SIGTERM)
@@ -176,7 +176,7 @@ def test_a_run_that_is_handed_back_goes_on_where_it_was(quick_service: Service, 
 def test_a_worker_that_is_killed_while_its_run_is_paused_leaves_no_process(
     quick_service: Service, quick_nursery: Nursery
 ) -> None:
-    run = quick_run(quick_service, 8, steps=100)
+    run = quick_run(quick_service, 8, steps=600)
     worker = quick_nursery.start()
     (process,) = wait_for_work(quick_service, quick_nursery, worker)
     until(lambda: steps_of(quick_service, run, "saved") != [])

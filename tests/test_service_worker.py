@@ -99,7 +99,7 @@ def test_a_worker_that_sleeps_loses_its_run_and_does_no_harm(quick_service: Serv
 
 
 def test_a_worker_that_is_told_to_stop_hands_its_run_back(quick_service: Service, quick_nursery: Nursery) -> None:
-    run = quick_run(quick_service, 6, steps=100)
+    run = quick_run(quick_service, 6, steps=600)
     worker = quick_nursery.start()
     processes = wait_for_work(quick_service, quick_nursery, worker)
     kill(worker, signal.SIGTERM)
@@ -181,7 +181,7 @@ def test_a_run_stands_still_while_the_database_is_gone(quick_service: Service, m
         return beat(claim, progress)
 
     monkeypatch.setattr(quick_service.runs, "beat", beat_if_there)
-    run = quick_run(quick_service, 4, steps=200)
+    run = quick_run(quick_service, 4, steps=1500)  # so many that it is still at work when it is paused
     with working(quick_service):
         until(lambda: "pair" in kinds(quick_service, run))
         gone.set()
