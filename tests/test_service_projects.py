@@ -185,17 +185,17 @@ def test_an_entry_keeps_who_what_where_and_more(service: Service) -> None:
 def test_what_a_terminal_would_obey_is_not_kept(service: Service) -> None:
     log = Log(service.database)
     for letter in ("\0", "\n", "\x1b", "\u202e", "\ud800"):
-        hostile: dict[str, Any] = dict.fromkeys(("user", "address", "project", "subject", "agent"), f"a{letter}b")
+        hostile: dict[str, Any] = dict.fromkeys(("user", "address", "project", "subject", "browser"), f"a{letter}b")
         log.note("uploaded", **hostile)
         entry = log.entries(user=f"a{letter}b")[0]
-        kept = (entry.user, entry.address, entry.project, entry.subject, entry.data["agent"])
+        kept = (entry.user, entry.address, entry.project, entry.subject, entry.data["browser"])
         assert kept == ("a\N{REPLACEMENT CHARACTER}b",) * 5
     assert len(log.entries()) == 5
 
 
 def test_long_texts_are_cut(service: Service) -> None:
     log = Log(service.database)
-    log.note("uploaded", user="u" * 999, address="a" * 999, project="p" * 999, subject="s" * 999, agent="x" * 999)
+    log.note("uploaded", user="u" * 999, address="a" * 999, project="p" * 999, subject="s" * 999, browser="x" * 999)
     entry = log.entries()[0]
     assert (entry.user, entry.address, entry.project) == ("u" * 100, "a" * 100, "p" * 32)
-    assert (entry.subject, entry.data) == ("s" * 200, {"agent": "x" * 500})
+    assert (entry.subject, entry.data) == ("s" * 200, {"browser": "x" * 500})
