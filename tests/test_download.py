@@ -13,7 +13,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -198,9 +198,11 @@ class Index:
                 self.wfile.write(content[: len(content) // 2])
                 self.wfile.flush()
                 index.sent_half.set()
-                self.connection.settimeout(20)
-                if self.connection.recv(1) == b"":
-                    index.client_gone.set()
+                self.connection.settimeout(60)
+                with suppress(ConnectionError):  # a client that goes with bytes unread resets the connection
+                    if self.connection.recv(1) != b"":
+                        return
+                index.client_gone.set()
 
             def log_message(self, *arguments: object) -> None:
                 pass
@@ -238,12 +240,12 @@ def test_an_interrupted_download_leaves_nothing_and_ends_pip(
     with stalling_index(wheel) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.address)
         with fetching_process(wheel) as process:
-            assert index.sent_half.wait(30)
+            assert index.sent_half.wait(60)
             assert any(name.startswith(".download-") for name in names(cache))
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=30)
+            _, said = process.communicate(timeout=60)
         assert "KeyboardInterrupt" in said
-        assert index.client_gone.wait(20)
+        assert index.client_gone.wait(60)
     assert names(cache) == set()
 
 
@@ -261,7 +263,7 @@ def test_progress_grows_while_the_file_does(cache: Path, wheel: Path, monkeypatc
         monkeypatch.setenv("PIP_INDEX_URL", index.address)
         with pytest.raises(KeyboardInterrupt):
             fetch("tiny-words", stop_in_the_middle)
-        assert index.client_gone.wait(20)
+        assert index.client_gone.wait(60)
     assert names(cache) == set()
 
 
