@@ -72,7 +72,8 @@ def test_long_passwords_of_any_letters_are_taken(accounts: Accounts) -> None:
 
 def test_a_letter_is_the_same_however_it_is_composed(accounts: Accounts) -> None:
     accounts.add_user("anna", "caf\N{LATIN SMALL LETTER E WITH ACUTE} au lait bien")
-    accounts.sign_in("anna", "cafe\N{COMBINING ACUTE ACCENT} au lait bien", HERE)
+    secret = accounts.sign_in("anna", "cafe\N{COMBINING ACUTE ACCENT} au lait bien", HERE)
+    assert accounts.signed_in(secret) is not None
 
 
 def test_half_a_letter_is_a_wrong_password_and_no_accident(accounts: Accounts) -> None:

@@ -14,7 +14,7 @@ from evenhand.cli.projects import projects_app
 from evenhand.cli.users import users_app
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
-from evenhand.service.storage.accounts import person_of
+from evenhand.service.storage.accounts import SignInRefused, person_of
 from tests.account_world import GOOD, OTHER, everything_kept
 from tests.service_world import Cluster, small_run
 
@@ -108,7 +108,9 @@ def test_a_first_user_who_is_no_admin_is_not_enough() -> None:
 
 def test_a_password_that_was_not_typed_the_same_twice_is_asked_for_again(sqlite_service: Service) -> None:
     evenhand("users", "add", "ada", typed=f"{GOOD}\n{OTHER}\n{GOOD}\n{GOOD}\n")
-    sqlite_service.accounts.sign_in("ada", GOOD, HERE)
+    with pytest.raises(SignInRefused):
+        sqlite_service.accounts.sign_in("ada", OTHER, HERE)
+    assert sqlite_service.accounts.signed_in(sqlite_service.accounts.sign_in("ada", GOOD, HERE)) is not None
 
 
 def test_a_password_is_never_an_argument_nor_kept(sqlite_service: Service) -> None:

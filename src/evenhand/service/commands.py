@@ -34,16 +34,22 @@ class Command:
         """What is kept: a request of the service where it says everything, otherwise the options as they were given."""
         asked: dict[str, Any] = {"dataset": self.data, "model": self.model, "protected": self.protected}
         asked |= {name: _plain(value) for name, value in self.options.items() if value is not None}
-        if not self.texts and self.model is None and not is_id(self.data):
-            usual = {"device": "auto", "settings": {}}  # what every worker does anyway
-            shared = {name: value for name, value in asked.items() if usual.get(name) != value}
-            try:
-                return request_of(self.kind, shared).model_dump(mode="json")
-            except EvenhandError:
-                pass
+        if (request := self._request(asked)) is not None:
+            return request
         kept = _without_query(self.model)
         here = {"folder": str(Path.cwd()), "secret": kept != self.model, "texts": self.texts}
         return asked | {"model": kept, TERMINAL: here}
+
+    def _request(self, asked: dict[str, Any]) -> dict[str, Any] | None:
+        """The same as a request that a worker could do as well; None where it has options that the service has not."""
+        if self.texts or self.model is not None or is_id(self.data):
+            return None
+        usual = {"device": "auto", "settings": {}}  # what every worker does anyway
+        shared = {name: value for name, value in asked.items() if usual.get(name) != value}
+        try:
+            return request_of(self.kind, shared).model_dump(mode="json")
+        except EvenhandError:
+            return None
 
     @classmethod
     def of_run(cls, kind: str, config: dict[str, Any]) -> "Command":

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenhand.service.api import asking
 from evenhand.service.api.answers import Comparison, RunAnswer, Runs, run_answer
 from evenhand.service.api.comparing import compared
-from evenhand.service.api.context import ID, After, Asked, Id, Limit, cursor_of, read_cursor
+from evenhand.service.api.context import ID, After, Asked, Context, Id, Limit, cursor_of, read_cursor
 from evenhand.service.api.errors import documented, otherwise
 from evenhand.service.requests import AuditRequest, Kind, MeasureRequest, RepairRequest, request_of
 from evenhand.service.storage.runs import State
@@ -131,10 +131,7 @@ def delete_run(asked: Asked, run_id: Id) -> Response:
 )
 def repair_run(asked: Asked, run_id: Id, body: RepairWishes) -> RunAnswer:
     """The same data, model and protected attributes; the other settings are those of a repair."""
-    audit, same = asking.from_audit(asked, run_id, "repair")
-    wishes: dict[str, Any] = body.model_dump(exclude={"title"})
-    request = request_of("repair", same | wishes)
-    return run_answer(asking.create_run(asked, "repair", request, body.title, audit), whole=asked.may("admin"))
+    return _from_audit(asked, run_id, "repair", body)
 
 
 @router.post(
@@ -142,7 +139,11 @@ def repair_run(asked: Asked, run_id: Id, body: RepairWishes) -> RunAnswer:
 )
 def measure_run(asked: Asked, run_id: Id, body: MeasureWishes) -> RunAnswer:
     """How often it decides otherwise: the same data, model and protected attributes."""
-    audit, same = asking.from_audit(asked, run_id, "measurement")
+    return _from_audit(asked, run_id, "measure", body)
+
+
+def _from_audit(asked: Context, run_id: str, kind: Kind, body: RepairWishes | MeasureWishes) -> RunAnswer:
+    audit, same = asking.from_audit(asked, run_id, "repair" if kind == "repair" else "measurement")
     wishes: dict[str, Any] = body.model_dump(exclude={"title"})
-    request = request_of("measure", same | wishes)
-    return run_answer(asking.create_run(asked, "measure", request, body.title, audit), whole=asked.may("admin"))
+    run = asking.create_run(asked, kind, request_of(kind, same | wishes), body.title, audit)
+    return run_answer(run, whole=asked.may("admin"))

@@ -10,6 +10,7 @@ from evenhand.service.api.access import ACTIONS
 from evenhand.service.api.context import tell
 from evenhand.service.api.errors import otherwise
 from evenhand.service.pages.account import person_here
+from evenhand.service.pages.deleting import Deletion
 from evenhand.service.pages.user_pages import given_role
 from evenhand.service.pages.view import Asked, Form, View, link, router, see, text_of
 from evenhand.service.settings import DEFAULT_PROJECT
@@ -97,27 +98,20 @@ def set_role(request: Request, view: Asked, form: Form, project_id: str) -> Resp
 @pages.get("/admin/projects/{project_id}/delete")
 def ask_to_delete(view: Asked, project_id: str) -> Response:
     """Whether to delete a project."""
-    return _deleting(view, _found(view, project_id), None)
-
-
-def _deleting(view: View, found: Project, error: str | None) -> Response:
-    return view.page(
-        "delete", section=SECTION, status=409 if error else 200, name=found.name, error=error,
-        consequence="All tables, models, runs, findings and reports of the project are removed from this service.",
-        address=f"{SECTION}/{quote(found.id)}/delete", back=f"{SECTION}/{quote(found.id)}",
-    )  # fmt: skip
+    return _deletion(_found(view, project_id)).ask(view)
 
 
 @pages.post("/admin/projects/{project_id}/delete")
 def delete_project(request: Request, view: Asked, project_id: str) -> Response:
     """Delete a project and all that is in it."""
     found = _found(view, project_id)
-    try:
-        view.service.projects.delete(found.id)
-    except EvenhandError as error:
-        return _deleting(view, found, str(error))
     tell(request, subject=found.id, project=found.id, name=found.name)
-    return see(SECTION)
+    return _deletion(found).do(view, lambda: view.service.projects.delete(found.id))
+
+
+def _deletion(found: Project) -> Deletion:
+    words = "All tables, models, runs, findings and reports of the project are removed from this service."
+    return Deletion(SECTION, f"{SECTION}/{quote(found.id)}", found.name, words)
 
 
 @pages.get("/admin/log")

@@ -8,9 +8,9 @@ from fastapi import Response
 import evenhand
 from evenhand.service.api.context import read_place
 from evenhand.service.api.errors import ApiError
-from evenhand.service.pages.view import Asked, View, link, router, see
+from evenhand.service.pages.deleting import Deletion
+from evenhand.service.pages.view import Asked, View, link, router
 from evenhand.service.pages.words import STATE_WORDS, duration
-from evenhand.service.storage.assets import InUseError
 from evenhand.service.storage.tables import DataFile, ModelFile
 from evenhand.service.storage.uploads import size_text
 
@@ -51,30 +51,24 @@ def show_settings(view: Asked) -> Response:
     )  # fmt: skip
 
 
-def _deleting(view: View, kind: str, item: DataFile | ModelFile, error: str | None) -> Response:
-    """The question, with what stood in the way the last time."""
-    return view.page(
-        "delete", section="/settings", status=409 if error else 200, name=item.name, error=error,
-        consequence="The file is removed from this service. Runs that used it keep their results.",
-        address=f"/settings/{kind}/{item.id}/delete", back="/settings",
-    )  # fmt: skip
-
-
 @pages.get("/settings/{kind}/{known_as}/delete")
 def ask_to_delete(view: Asked, kind: str, known_as: str) -> Response:
     """Whether to delete an upload."""
-    return _deleting(view, kind, _item(view, kind, known_as), None)
+    return _deletion(view, kind, known_as).ask(view)
 
 
 @pages.post("/settings/{kind}/{known_as}/delete")
 def delete(view: Asked, kind: str, known_as: str) -> Response:
     """Delete an upload, unless a run needs it."""
-    assets, item = view.service.assets, _item(view, kind, known_as)
-    try:
-        (assets.delete_dataset if kind == "datasets" else assets.delete_model)(known_as, view.project)
-    except InUseError as error:
-        return _deleting(view, kind, item, str(error))
-    return see("/settings")
+    assets = view.service.assets
+    remove = assets.delete_dataset if kind == "datasets" else assets.delete_model
+    return _deletion(view, kind, known_as).do(view, lambda: remove(known_as, view.project))
+
+
+def _deletion(view: View, kind: str, known_as: str) -> Deletion:
+    words = "The file is removed from this service. Runs that used it keep their results."
+    item = _item(view, kind, known_as)
+    return Deletion("/settings", f"/settings/{kind}/{item.id}", item.name, words, back="/settings")
 
 
 def _item(view: View, kind: str, known_as: str) -> DataFile | ModelFile:

@@ -11,6 +11,7 @@ from evenhand.report.repair_sentences import sentences
 from evenhand.report.text import STOPPED, joined
 from evenhand.service.api.asking import can_be_asked, resume_run
 from evenhand.service.api.errors import ApiError
+from evenhand.service.pages.deleting import Deletion
 from evenhand.service.pages.measuring import measured_values
 from evenhand.service.pages.results import files_of_run, is_about_texts, summary_of
 from evenhand.service.pages.subjects import TERMINAL, data_name, model_name
@@ -82,30 +83,21 @@ def resume(view: Asked, run_id: str) -> Response:
     return see(f"/runs/{run_id}")
 
 
-def _deleting(view: View, run: Run, error: str | None) -> Response:
-    """The question, with what stood in the way the last time."""
-    return view.page(
-        "delete", section="/runs", status=409 if error else 200, name=run.title, error=error,
-        consequence="The run, its findings, its report and its models are removed from this service.",
-        address=f"/runs/{run.id}/delete", back=f"/runs/{run.id}",
-    )  # fmt: skip
-
-
 @pages.get("/runs/{run_id}/delete")
 def ask_to_delete(view: Asked, run_id: str) -> Response:
     """Whether to delete a run."""
-    return _deleting(view, view.run(run_id), None)
+    return _deletion(view.run(run_id)).ask(view)
 
 
 @pages.post("/runs/{run_id}/delete")
 def delete(view: Asked, run_id: str) -> Response:
     """Delete a run and its files."""
-    run = view.run(run_id)
-    try:
-        view.service.delete_run(run_id, view.project)
-    except EvenhandError as error:
-        return _deleting(view, run, str(error))
-    return see("/runs")
+    return _deletion(view.run(run_id)).do(view, lambda: view.service.delete_run(run_id, view.project))
+
+
+def _deletion(run: Run) -> Deletion:
+    words = "The run, its findings, its report and its models are removed from this service."
+    return Deletion("/runs", f"/runs/{run.id}", run.title, words)
 
 
 def _live(view: View, run: Run) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from evenhand.errors import EvenhandError
 from evenhand.service.api.context import tell
 from evenhand.service.api.errors import otherwise
 from evenhand.service.pages.account import about_token, person_here, token_rows
+from evenhand.service.pages.deleting import Deletion
 from evenhand.service.pages.view import Asked, Form, View, router, see, text_of
 from evenhand.service.settings import DEFAULT_PROJECT
 from evenhand.service.storage.accounts import person_of
@@ -144,23 +145,16 @@ def revoke_token(request: Request, view: Asked, name: str, token_id: str) -> Res
 @pages.get("/admin/users/{name}/delete")
 def ask_to_delete(view: Asked, name: str) -> Response:
     """Whether to delete a user."""
-    return _deleting(view, _found(view, name), None)
-
-
-def _deleting(view: View, found: User, error: str | None) -> Response:
-    return view.page(
-        "delete", section=SECTION, status=409 if error else 200, name=found.name, error=error,
-        consequence="The user is signed out, and their tokens stop working. Runs and files that they made stay.",
-        address=f"{SECTION}/{quote(found.name)}/delete", back=f"{SECTION}/{quote(found.name)}",
-    )  # fmt: skip
+    return _deletion(_found(view, name)).ask(view)
 
 
 @pages.post("/admin/users/{name}/delete")
 def delete_user(view: Asked, name: str) -> Response:
     """Delete a user."""
     found = _found(view, name)
-    try:
-        view.service.accounts.delete_user(found.name)
-    except EvenhandError as error:
-        return _deleting(view, found, str(error))
-    return see(SECTION)
+    return _deletion(found).do(view, lambda: view.service.accounts.delete_user(found.name))
+
+
+def _deletion(found: User) -> Deletion:
+    words = "The user is signed out, and their tokens stop working. Runs and files that they made stay."
+    return Deletion(SECTION, f"{SECTION}/{quote(found.name)}", found.name, words)
