@@ -30,7 +30,7 @@ from tests.adapter_world import codes_of, features_and_label, people
 from tests.network_audits import audited, credit_width
 
 onnx: Any = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime: Any = pytest.importorskip("onnxruntime")
 DATA = people()
 WIDTH = Features(DATA, "standard").width
 FLOAT, INT64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
@@ -176,6 +176,19 @@ def test_operators_of_old_versions(tmp_path: Path, middle: str) -> None:
     version, nodes = OLD[middle]
     path = saved(tmp_path / "net.onnx", [*START, *nodes, *END], weights_of(), version)
     assert isinstance(open_onnx(DATA, path, "standard"), NetworkAdapter)
+
+
+def test_scores_are_those_of_onnxruntime_and_slopes_those_of_the_graph_in_torch(tmp_path: Path) -> None:
+    path = saved(tmp_path / "net.onnx", [*START, *MIDDLES["Swish by parts"], *END], weights_of())
+    adapter = open_onnx(DATA, path, "standard")
+    assert isinstance(adapter, NetworkAdapter)
+    x = codes_of(DATA)
+    session = onnxruntime.InferenceSession(str(path))
+    (said,) = session.run(None, {session.get_inputs()[0].name: adapter.features(x).numpy()})
+    assert np.array_equal(adapter(x).numpy(), said)
+    by_torch = adapter(x.clone().requires_grad_(True))
+    assert by_torch.requires_grad
+    np.testing.assert_allclose(by_torch.detach().numpy(), said, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore")

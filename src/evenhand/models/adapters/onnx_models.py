@@ -1,7 +1,7 @@
-"""ONNX files: scores through onnxruntime, or through torch with gradients where its operators allow it.
+"""ONNX files: scores through onnxruntime, and gradients through torch where its operators allow it.
 
-Labels, scores and gradients always come from the same place, so that a search never follows the slopes of other scores
-than those it checks.
+The graph in torch stands for the file only where both give the same scores on rows of the data. It points a search
+in a direction; whether a pair is found is decided by the runtime that the file was made for.
 """
 
 from collections.abc import Callable
@@ -121,6 +121,21 @@ class OnnxRuntimeAdapter(Adapter):
         return scores_of(answer, len(x), self._label).to(x.device)
 
 
+class OnnxNetworkAdapter(NetworkAdapter):
+    """The same with gradients: by the graph in torch, which also does all the work on a device that is not the CPU."""
+
+    def __init__(self, runtime: OnnxRuntimeAdapter, graph: OnnxGraph) -> None:
+        super().__init__(runtime.features, graph, runtime.about)
+        self._runtime = runtime
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, d) codes to scores."""
+        if x.device.type != "cpu" or (x.requires_grad and torch.is_grad_enabled()):
+            return super().forward(x)
+        scores: Tensor = self._runtime(x)
+        return scores
+
+
 def _on_matrix(data: Dataset, model: Any, source: Any, output: str, run: Run, inputs: Inputs, path: Path) -> Adapter:
     kind = source.type.tensor_type.elem_type
     if kind not in MATRICES or len(_sides(source)) != 2:
@@ -140,10 +155,10 @@ def _on_matrix(data: Dataset, model: Any, source: Any, output: str, run: Run, in
         raise cannot_read(str(path), features, first_line(error)) from error
     why_not = _why_not(model, output, MATRICES[kind])
     if not why_not:
-        network = NetworkAdapter(features, OnnxGraph(model, source.name, output), str(path))
-        why_not = _disagreement(network, x, expected)
+        graph = OnnxGraph(model, source.name, output)
+        why_not = _disagreement(NetworkAdapter(features, graph, str(path)), x, expected)
         if not why_not:
-            return network
+            return OnnxNetworkAdapter(runtime, graph)
     runtime.no_gradients = why_not
     return runtime
 
