@@ -1,23 +1,33 @@
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import FeedForward, load_network
 
-settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
-settings.load_profile("untimed")
+# The same examples in every run, and a busy machine is no failure. For other ones: --hypothesis-profile=others
+settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("others", settings.get_profile("usual"), derandomize=False)
+settings.load_profile("usual")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_torch_thread() -> None:
     """Several test processes share the machine; torch's threads would fight."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_is_heard() -> None:
+    """Jobs in the background ignore it, and so would all processes that tests start and interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
