@@ -1,5 +1,7 @@
 """Files appear whole or not at all."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,15 @@ def current_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_a_file_gets_the_usual_permissions_and_the_umask_stays(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        write_text(tmp_path / "text", "a")
+        assert os.umask(umask) == umask
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "text").stat().st_mode) == mode

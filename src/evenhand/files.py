@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -15,17 +16,13 @@ from evenhand.errors import EvenhandError
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; it takes the name `path` on success and is removed on failure."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+    try:  # with the usual permissions: `tempfile` gives others none, and to ask for the umask is to change it for all
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:
         raise cannot_write(path, error) from error
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
     except OSError as error:
         raise cannot_write(path, error) from error

@@ -143,14 +143,10 @@ class Client:
         try:
             response = self._sent(connection, content)
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            connection.close()
             if not kept:
                 raise
             connection = self._new_connection()  # servers close idle connections; that is no failure
             response = self._sent(connection, content)
-        except BaseException:
-            connection.close()
-            raise
         try:
             answer = _received(response, time.monotonic() + self._timeout)
         except BaseException:
@@ -164,8 +160,12 @@ class Client:
         return answer
 
     def _sent(self, connection: http.client.HTTPConnection, content: bytes) -> http.client.HTTPResponse:
-        connection.request(self._method, self._target, body=content, headers=self._headers)
-        return connection.getresponse()
+        try:
+            connection.request(self._method, self._target, body=content, headers=self._headers)
+            return connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
 
     def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
         with contextlib.suppress(Empty):
