@@ -183,6 +183,10 @@ class Client:
         """Ask for a repair of an audit's model."""
         return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/repair", {"by": by or ["blind"], **wishes}))
 
+    def measure(self, run_id: str, **wishes: Any) -> Run:
+        """Ask how often an audit's model decides otherwise."""
+        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/measure", wishes))
+
     def runs(self, state: str | None = None, kind: str | None = None) -> Iterator[Run]:
         """Runs, the newest first."""
         return (_read(Run, entry) for entry in self._pages("runs", state=state, kind=kind))
