@@ -3,6 +3,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -15,6 +16,13 @@ from evenhand.models.network import FeedForward, load_network
 settings.register_profile("usual", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 settings.register_profile("others", settings.get_profile("usual"), derandomize=False)
 settings.load_profile("usual")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Whatever a test draws from the generators that all share, it draws in every run."""
+    torch.manual_seed(0)
+    np.random.seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

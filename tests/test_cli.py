@@ -122,7 +122,7 @@ def test_control_c_keeps_what_was_found(tmp_path: Path) -> None:
             break
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "interrupted; what was found until then is kept" in " ".join(out.split())
     assert str(tmp_path) in out
@@ -242,7 +242,7 @@ def test_control_c_while_the_people_of_the_data_are_checked(tmp_path: Path) -> N
         if "rows of the data" in line:
             break
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     summary = json.loads((tmp_path / "a" / "summary.json").read_text())
     assert summary["search"]["stopped"] == "interrupted"

@@ -242,20 +242,20 @@ def test_settings_of_a_check_go_before_those_at_the_top(folder: Path) -> None:
 
 
 def test_an_interrupt_leaves_nothing_behind(folder: Path) -> None:
-    slow = "\nimport pathlib, time\ndef slow():\n    pathlib.Path('begun').touch()\n    time.sleep(60)\n"
+    slow = "\nimport pathlib, time\ndef slow():\n    pathlib.Path('begun').touch()\n    time.sleep(600)\n"
     (folder / "gate_models.py").write_text(MODELS + slow)
     outputs = '[outputs]\njunit = "junit.xml"\n\n'
     (folder / "gate.toml").write_text(DEFAULTS + outputs + EXCEEDED + HELD.replace("blind", "slow"))
     before = {path.name for path in folder.iterdir()}
     command = [sys.executable, "-c", ALONE, "gate.toml"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (folder / "begun").exists():
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert {path.name for path in folder.iterdir()} - before <= {".evenhand", "begun", "__pycache__"}

@@ -146,7 +146,11 @@ def test_findings_and_verdicts_hold_in_random_worlds(world: World, seed: int) ->
     assert ran.result.counts.all_generated <= ran.result.counts.tried
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    max_examples=20,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(world=worlds())
 def test_every_sample_called_not_discriminatory_has_no_witness(
     world: World, trail: dict[tuple[str, int, int], tuple[list[float], bool]]

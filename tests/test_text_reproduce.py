@@ -256,7 +256,7 @@ def test_an_interrupted_reproduction_keeps_whole_rows() -> None:
 def ground_after_ctrl_c(row: TextRow) -> Ground:
     """One row begins only when the user wants to stop."""
     if row == GRU:
-        assert Worker.stop.wait(60)
+        assert Worker.stop.wait(120)
     return small_ground(row)
 
 
