@@ -8,6 +8,7 @@ An attempt's checkpoints are in a folder of their own, `checkpoint`. The next at
 older process that still lives cannot write to it any more. While nobody makes an attempt it lies in the run's folder.
 """
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -34,8 +35,7 @@ def attempt_folder(home: "Home", claim: "Claim") -> Path:
     """
     run = home.run(claim.run)
     folder = run / f"attempt-{claim.lease}{PARTIAL}"
-    run.mkdir(parents=True, exist_ok=True)
-    with locked(run):
+    with _made(run):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         if not any(_number(attempt) > claim.lease for attempt in _attempts(run)):
@@ -78,14 +78,21 @@ def put_by(attempt: Path, still_held: Callable[[], object]) -> None:
 def drop(attempt: Path) -> None:
     """Remove the folder of an attempt; a run's folder that is empty then goes with it."""
     shutil.rmtree(attempt, ignore_errors=True)
-    with suppress(OSError):
+    with suppress(OSError), locked(attempt.parent):
         attempt.parent.rmdir()
 
 
 def sweep(home: "Home", runs: "Runs") -> list[Path]:
     """Remove what killed workers left behind: attempts that nobody makes any more, results that were never finished."""
-    folders = {path.parent for path in home.path.glob(f"runs/*/attempt-*{PARTIAL}")}
-    return [path for folder in sorted(folders) for path in tidy(folder, runs)]
+    return [path for folder in sorted(_with_attempts(home)) for path in tidy(folder, runs)]
+
+
+def _with_attempts(home: "Home") -> Iterator[Path]:
+    """Folders of runs that have attempts; any of them may go away meanwhile."""
+    for folder in home.path.glob("runs/*"):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if _attempts(folder):
+                yield folder
 
 
 def tidy(folder: Path, runs: "Runs") -> list[Path]:
@@ -93,9 +100,10 @@ def tidy(folder: Path, runs: "Runs") -> list[Path]:
     try:
         with locked(folder):
             swept = _swept(folder, runs)
+            with suppress(OSError):
+                folder.rmdir()  # where nothing is left
     except FileNotFoundError:  # the run was deleted meanwhile
         return []
-    drop(folder / "nothing")
     return swept
 
 
@@ -145,14 +153,40 @@ def _number(attempt: Path) -> int:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock on a folder, which the system gives back when its holder dies."""
+    handle = _lock(folder)
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """The same for a folder that need not be there, or that somebody removes because it is empty."""
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            handle = _lock(folder)
+            break
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(folder: Path) -> int:
+    """A handle that holds the lock on the folder of this name, not on one of that name that was removed meanwhile."""
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
+        if not os.path.samestat(os.fstat(handle), folder.stat()):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
+    except BaseException:
         os.close(handle)
+        raise
+    return handle
 
 
 def _remove(path: Path) -> None:

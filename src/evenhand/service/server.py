@@ -35,7 +35,7 @@ def run_server(service: Service, announce: Callable[[str], None]) -> None:
         **tls,
     )
     server = _Server(config, on_exit=lambda: setattr(app.state, "stopping", True))
-    before = {number: signal.signal(number, _ignored) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, server.end_soon) for number in (signal.SIGTERM, signal.SIGINT)}
     workers = Workers(service.settings)
     try:
         workers.start()
@@ -54,6 +54,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_exit: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_exit = on_exit
+
+    def end_soon(self, _number: int, _frame: FrameType | None) -> None:
+        """A signal before the server listens to signals itself, or after: it ends in order, and at once if it can."""
+        self.should_exit = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal ends kindly, a second one at once."""
@@ -98,7 +102,3 @@ def _tls(settings: Settings) -> dict[str, Any]:
 def _address(listening: socket.socket, scheme: str) -> str:
     host, port = listening.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-
-
-def _ignored(_number: int, _frame: FrameType | None) -> None:
-    """What happens to a signal once the server has heard it: nothing more, so that all is closed in order."""

@@ -96,8 +96,11 @@ class Worker:
         now = time.monotonic()
         if now - self._swept >= self.service.runs.lease_seconds:
             self._swept = now
-            for path in sweep(self.service.home, self.service.runs):
-                log.info("removed %s, which a killed worker left", path)
+            try:
+                for path in sweep(self.service.home, self.service.runs):
+                    log.info("removed %s, which a killed worker left", path)
+            except OSError as error:  # the next sweep may do better; runs can be done meanwhile
+                log.warning("Cannot remove what killed workers left: %s", error)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """One database, SQLite or PostgreSQL, with transactions that read and transactions that write."""
 
 import math
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,6 +23,7 @@ from sqlalchemy.orm import Session
 from evenhand.errors import EvenhandError
 
 BUSY_SECONDS = 30  # how long SQLite waits for another writer
+LOCKED_SECONDS = 0.02  # between two tries where it does not wait by itself
 CONNECT_SECONDS = 10
 KINDS = ("sqlite", "postgresql")
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -119,14 +122,24 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:  # noqa: ARG001 - SQL
     """Write-ahead log, so that readers and a writer do not wait for each other; foreign keys; begin by ourselves."""
     connection.isolation_level = None
     cursor = connection.cursor()
-    for pragma in (
-        f"busy_timeout={BUSY_SECONDS * 1000}",  # first: another process may be opening the same new file
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-    ):
+    for pragma in (f"busy_timeout={BUSY_SECONDS * 1000}", "synchronous=FULL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
+    _log_ahead(cursor)
     cursor.close()
+
+
+def _log_ahead(cursor: sqlite3.Cursor) -> None:
+    """Where others open the same new file SQLite refuses this at once, whatever its busy timeout."""
+    end = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(LOCKED_SECONDS)
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:
