@@ -26,6 +26,8 @@ SMALL_AUDIT: dict[str, Any] = {
     "dataset": "census", "model": None, "protected": ["sex"], "seeds": 10, "steps": 5, "iterations": 2, "seed": 1,
 }  # fmt: skip
 DATABASES = ("sqlite", "postgresql")
+LASTING_LEASE = 60.0  # seconds: it does not run out, even if the machine stands still for a while
+LONG_LEASE = 10.0  # seconds: it runs out when its holder is gone, and hardly before
 
 
 def needs(program: str, package: str) -> str:
@@ -48,10 +50,10 @@ class Cluster:
 
     def start(self) -> None:
         options = f"-k {self.folder} -c listen_addresses='' -c max_connections=200 -c fsync=off -c autovacuum=off"
-        self.call("pg_ctl", "-D", self.data, "-w", "-o", options, "-l", f"{self.folder}/log", "start")
+        self.call("pg_ctl", "-D", self.data, "-w", "-t", "600", "-o", options, "-l", f"{self.folder}/log", "start")
 
     def stop(self) -> None:
-        self.call("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        self.call("pg_ctl", "-D", self.data, "-m", "immediate", "-w", "-t", "600", "stop")
 
     @property
     def data(self) -> str:
@@ -146,6 +148,18 @@ def service(open_service: Callable[..., Service], database_url: str) -> Service:
 def sqlite_service(open_service: Callable[..., Service]) -> Service:
     """The same on SQLite only, for tests to which the database makes no difference."""
     return open_service()
+
+
+@pytest.fixture
+def lasting_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of workers in which no lease has to run out."""
+    monkeypatch.setattr("tests.worker_checks.LEASE", LASTING_LEASE)
+
+
+@pytest.fixture
+def long_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests of workers that count how often a lease runs out."""
+    monkeypatch.setattr("tests.worker_checks.LEASE", LONG_LEASE)
 
 
 def small_run(service: Service, project: str = "default", **changes: Any) -> Run:

@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 from evenhand.data.dataset import load_schema
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.search.space import TableSpace
+from evenhand.service.api import watching
 from evenhand.service.api.app import create_app
 from evenhand.service.api.journal import LOGGER, JsonLines
 from evenhand.service.jobs import job_of
@@ -457,6 +458,7 @@ def test_answers_about_the_watched_run_are_shared(
     first = len(asked)
     last = sqlite_service.runs.events(run.id)[-1].id
     asked.clear()
+    monkeypatch.setattr(watching, "LOOK_SECONDS", 600.0)  # a slow machine is no failure
     for _ in range(3):
         client.get(f"{API}/runs/{run.id}/events/stream", params={"after": last})
     assert (first, len(asked)) == (2, 0)

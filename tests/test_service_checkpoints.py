@@ -15,7 +15,7 @@ from evenhand.service.settings import Service
 from evenhand.service.storage.runs import Claim, LeaseLost
 from evenhand.service.storage.tables import Run
 from tests.quick_child import FAILING_LATE, is_alive
-from tests.service_world import lapse
+from tests.service_world import LONG_LEASE, lapse
 from tests.worker_checks import (
     FILES,
     check_ends,
@@ -134,6 +134,7 @@ def steps_of(service: Service, run: Run, kind: str) -> list[int]:
     return [event.data["step"] for event in service.runs.events(run.id, limit=100_000) if event.kind == kind]
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_a_cancelled_run_goes_on_where_it_was(quick_service: Service, quick_nursery: Nursery) -> None:
     run = quick_run(quick_service, 7, steps=600)
     with working(quick_service):
@@ -148,6 +149,7 @@ def test_a_cancelled_run_goes_on_where_it_was(quick_service: Service, quick_nurs
     assert kinds(quick_service, run).count("pair") == 1
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_a_failed_run_goes_on_where_it_was(quick_service: Service) -> None:
     run = quick_run(quick_service, FAILING_LATE, steps=40)
     with working(quick_service):
@@ -161,6 +163,7 @@ def test_a_failed_run_goes_on_where_it_was(quick_service: Service) -> None:
     assert is_right(quick_service, run)
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_a_run_that_is_handed_back_goes_on_where_it_was(quick_service: Service, quick_nursery: Nursery) -> None:
     run = quick_run(quick_service, 6, steps=600)
     worker = quick_nursery.start()
@@ -173,6 +176,7 @@ def test_a_run_that_is_handed_back_goes_on_where_it_was(quick_service: Service, 
     assert steps_of(quick_service, run, "resumed")[0] >= 10
 
 
+@pytest.mark.usefixtures("long_leases")
 def test_a_worker_that_is_killed_while_its_run_is_paused_leaves_no_process(
     quick_service: Service, quick_nursery: Nursery
 ) -> None:
@@ -188,19 +192,30 @@ def test_a_worker_that_is_killed_while_its_run_is_paused_leaves_no_process(
     assert len(steps_of(quick_service, run, "resumed")) == 1
 
 
+def saved_in_the_last_phase(service: Service, run: Run, known: list[int]) -> bool:
+    """Whether there is a checkpoint from after the time when the search was first seen in its last phase.
+
+    On a busy machine there are some from before, which count the steps of the first phase.
+    """
+    progress = service.runs.get(run.id).progress
+    if progress.get("phase") == "local" and progress["done"] > 0:
+        known.append(progress.get("saved", 0))
+    return known != [] and known[-1] > known[0]
+
+
 @pytest.mark.parametrize("killed", ["process", "worker"])
 def test_an_audit_whose_process_is_killed_goes_on_from_its_checkpoint(
     open_service: Callable[..., Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     """The real thing: a search that takes some seconds, killed when it has said that something is saved."""
     monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", "0.1")
-    service = open_service(lease_seconds=3.0)
-    settings: dict[str, Any] = {"seeds": 20, "steps": 400, "seed": 3}
+    service = open_service(lease_seconds=LONG_LEASE)
+    settings: dict[str, Any] = {"seeds": 20, "steps": 1200, "seed": 3}
     run = service.runs.create("default", "audit", "census", {"dataset": "census", "protected": ["sex"], **settings})
-    nursery = nursery_for(service, tmp_path / "marks", command=COMMAND)
+    nursery, known = nursery_for(service, tmp_path / "marks", command=COMMAND), list[int]()
     try:
         worker = nursery.start()
-        until(lambda: service.runs.get(run.id).progress.get("saved", 0) > 0)
+        until(lambda: saved_in_the_last_phase(service, run, known))
         processes = children(worker)
         saved = service.runs.get(run.id).progress["saved"]
         for process in processes if killed == "process" else [worker]:
@@ -220,7 +235,7 @@ def test_an_audit_whose_process_is_killed_goes_on_from_its_checkpoint(
     assert json.loads((folder / "summary.json").read_text())["search"]["taken_up"] == 1
     (resumed,) = (event.data for event in service.runs.events(run.id) if event.kind == "resumed")
     assert resumed["findings"] >= saved
-    assert 0 < resumed["step"] < resumed["total"] == 400
+    assert 0 < resumed["step"] < resumed["total"] == 1200
     pairs = [event.data for event in service.runs.events(run.id) if event.kind == "pair"]
     assert [pair["number"] for pair in pairs] == list(range(1, len(pairs) + 1))
     assert len({pair["description"] for pair in pairs}) == len(pairs) > 0

@@ -89,6 +89,7 @@ def zipped(content: bytes) -> bytes:
         ("models", "model.h5", b"\x89HDF\r\n\x1a\n"),
         *(("models", f"model{ending}", pickle.dumps([1])) for ending in ENDINGS),
     ],
+    ids=lambda value: f"{len(value)} bytes" if isinstance(value, bytes) else None,  # archives say when they were made
 )  # fmt: skip
 def test_files_that_are_not_what_they_should_be(
     client: TestClient, sqlite_service: Service, kind: str, filename: str, content: bytes

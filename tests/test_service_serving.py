@@ -117,7 +117,7 @@ def test_a_service_for_others(sqlite_service: Service, certificate: tuple[str, s
     chain, key = certificate
     with serving("--host", "0.0.0.0", "--certificate", chain, "--key", key) as address:
         trusted = ssl.create_default_context(cafile=chain)
-        with httpx.Client(base_url=address, verify=trusted, trust_env=False, timeout=60) as browser:
+        with httpx.Client(base_url=address, verify=trusted, trust_env=False, timeout=300) as browser:
             assert browser.get("/runs").headers["location"] == "/sign-in?next=%2Fruns"
             assert browser.get("/healthz").json()["status"] == "ok"
             fields = {"csrf": csrf_on(browser.get("/sign-in").text), "name": "ada", "password": PASSWORD}
@@ -139,7 +139,7 @@ def test_a_service_behind_a_proxy(sqlite_service: Service) -> None:
     name = "audits.example.org"
     said = {"Host": name, "X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
     with serving("--proxy", "--name", name, scheme="http") as address:
-        with httpx.Client(base_url=address, trust_env=False, timeout=60, headers=said) as proxy:
+        with httpx.Client(base_url=address, trust_env=False, timeout=300, headers=said) as proxy:
             page = proxy.get("/sign-in")
             cookie = page.headers["set-cookie"].partition(";")[0]
             assert cookie.startswith("__Host-")

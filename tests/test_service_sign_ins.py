@@ -142,8 +142,9 @@ def test_the_wait_ends_when_the_oldest_try_is_old(service: Service, accounts: Ac
         accounts.sign_in(anna.name, GOOD, HERE)
     earlier(service, LogEntry, timedelta(seconds=refused.value.seconds), "at")
     fail(accounts, 1)
-    with pytest.raises(TooManyTries, match="in 10 minutes"):
+    with pytest.raises(TooManyTries) as refused:
         accounts.sign_in(anna.name, GOOD, HERE)
+    assert 540 < refused.value.seconds < 660  # ten minutes, and as long as a slow machine took to try four times
 
 
 def test_a_name_is_tried_from_everywhere_ten_times(service: Service, accounts: Accounts, anna: Person) -> None:
@@ -178,7 +179,7 @@ def test_whoever_has_to_wait_fills_no_log_and_does_not_wait_longer(
 
 
 def test_tries_sent_all_at_once_do_not_slip_past_the_limit(accounts: Accounts, anna: Person) -> None:
-    outcomes: Counter[type] = Counter()
+    outcomes: list[type] = []
     start = threading.Barrier(12)
 
     def attempt() -> None:
@@ -186,14 +187,14 @@ def test_tries_sent_all_at_once_do_not_slip_past_the_limit(accounts: Accounts, a
         try:
             accounts.sign_in(anna.name, WRONG, HERE)
         except SignInRefused as refused:
-            outcomes[type(refused)] += 1
+            outcomes.append(type(refused))
 
     threads = [threading.Thread(target=attempt) for _ in range(12)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert outcomes == {SignInRefused: 5, TooManyTries: 7}
+    assert Counter(outcomes) == {SignInRefused: 5, TooManyTries: 7}
 
 
 def test_the_addresses_of_one_ipv6_network_count_as_one(accounts: Accounts, anna: Person) -> None:

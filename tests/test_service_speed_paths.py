@@ -204,12 +204,18 @@ WEIGHS_SESSIONS = Path("/proc/sys/kernel/sched_autogroup_enabled")
 def test_a_search_lets_answers_go_first(own: bool) -> None:
     if os.nice(0) + STEPS_BACK > 19:
         pytest.skip("these tests run at the end of the queue already")
-    done = subprocess.run(
-        [sys.executable, "-c", BACK], start_new_session=own, capture_output=True, text=True, check=True
-    )
-    steps, changed = done.stdout.split()
-    assert int(steps) == STEPS_BACK
+
+    def said() -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, "-c", BACK], start_new_session=own, capture_output=True, text=True, check=True
+        )
+        steps, changed = done.stdout.split()
+        return int(steps), changed
+
+    assert said()[0] == STEPS_BACK
     if not own:
-        assert changed == "False"
-    elif os.geteuid() == 0 and WEIGHS_SESSIONS.exists():  # others may do so ten times a second, all of them together
-        assert changed == str(WEIGHS_SESSIONS.read_text().strip() == "1")
+        assert said() == (STEPS_BACK, "False")
+    elif os.geteuid() == 0 and WEIGHS_SESSIONS.exists():
+        # Where root may not do all, the system lets it be said ten times a second, by all processes together.
+        wanted = (STEPS_BACK, str(WEIGHS_SESSIONS.read_text().strip() == "1"))
+        assert wanted in (said() for _ in range(20))

@@ -21,7 +21,7 @@ from evenhand.service.storage.runs import Claim, LeaseLost
 from evenhand.service.storage.tables import Run
 from evenhand.service.worker import Worker
 from tests.quick_child import BUSY, CRASHING, FILLING, STUBBORN, is_alive
-from tests.service_world import small_run
+from tests.service_world import LASTING_LEASE, LONG_LEASE, small_run
 from tests.worker_checks import (
     FILES,
     check_ends,
@@ -77,6 +77,7 @@ def test_kills_of_a_runs_process_at_random_moments_lose_nothing(quick_nursery: N
     check_ends(quick_service, quick_nursery, runs)
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_two_workers_never_hold_one_run(short_service: Service, nursery: Nursery) -> None:
     runs = [quick_run(short_service, seed, steps=3) for seed in range(12)]
     for _ in range(4):
@@ -85,11 +86,13 @@ def test_two_workers_never_hold_one_run(short_service: Service, nursery: Nursery
     assert all(kinds(short_service, run).count("started") == 1 for run in runs)
 
 
+@pytest.mark.usefixtures("long_leases")
 def test_a_worker_that_sleeps_loses_its_run_and_does_no_harm(quick_service: Service, quick_nursery: Nursery) -> None:
-    run = quick_run(quick_service, 5, steps=300)
+    run = quick_run(quick_service, 5, steps=1500)  # so many that it is not done before the lease runs out
     sleeper = quick_nursery.start()
     (process,) = wait_for_work(quick_service, quick_nursery, sleeper)
-    kill(sleeper, signal.SIGSTOP)
+    with quick_service.database.begin_writing():  # so that it does not fall asleep with SQLite's only lock
+        kill(sleeper, signal.SIGSTOP)
     until(lambda: not is_alive(process))  # its run's process is not reassured any more
     quick_nursery.start()
     until(lambda: kinds(quick_service, run).count("started") == 2)
@@ -98,6 +101,7 @@ def test_a_worker_that_sleeps_loses_its_run_and_does_no_harm(quick_service: Serv
     assert kinds(quick_service, run).count("started") == 2
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_a_worker_that_is_told_to_stop_hands_its_run_back(quick_service: Service, quick_nursery: Nursery) -> None:
     run = quick_run(quick_service, 6, steps=600)
     worker = quick_nursery.start()
@@ -119,6 +123,7 @@ def test_a_waiting_run_is_cancelled_at_once(quick_service: Service) -> None:
     assert quick_service.runs.get(run.id).state == "cancelled"
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_a_cancelled_run_keeps_what_it_has_found(quick_service: Service) -> None:
     run = quick_run(quick_service, 2, steps=10_000)
     with working(quick_service):
@@ -131,6 +136,7 @@ def test_a_cancelled_run_keeps_what_it_has_found(quick_service: Service) -> None
     assert files(quick_service, run) == FILES | {CHECKPOINT}
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_a_cancelled_run_that_does_not_listen_is_killed(quick_service: Service) -> None:
     run = quick_run(quick_service, STUBBORN)
     with working(quick_service, stop_seconds=0.3):
@@ -141,6 +147,7 @@ def test_a_cancelled_run_that_does_not_listen_is_killed(quick_service: Service) 
     assert (over.state, over.result, files(quick_service, run)) == ("cancelled", None, set())
 
 
+@pytest.mark.usefixtures("lasting_leases")
 @pytest.mark.parametrize(
     ("seed", "words"),
     [
@@ -181,6 +188,7 @@ def test_a_run_stands_still_while_the_database_is_gone(quick_service: Service, m
         return beat(claim, progress)
 
     monkeypatch.setattr(quick_service.runs, "beat", beat_if_there)
+    monkeypatch.setattr("evenhand.service.attempt.MARGIN", 5.0)  # a worker that is slow still pauses it first
     run = quick_run(quick_service, 4, steps=1500)  # so many that it is still at work when it is paused
     with working(quick_service):
         until(lambda: "pair" in kinds(quick_service, run))
@@ -195,7 +203,7 @@ def test_a_run_stands_still_while_the_database_is_gone(quick_service: Service, m
 def _stands_still(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
@@ -236,8 +244,9 @@ def test_a_run_through_the_worker_equals_an_audit(
     open_service: Callable[..., Service], tmp_path: Path, interrupted: bool
 ) -> None:
     """The real process; the second time with its worker killed in the middle."""
-    service = open_service(lease_seconds=5.0)
-    request = {"dataset": "census", "protected": ["sex"], "seeds": 20, "steps": 50, "seed": 3}
+    service = open_service(lease_seconds=LONG_LEASE if interrupted else LASTING_LEASE)
+    steps = 600 if interrupted else 50  # so many that it is still at work when its worker is killed
+    request = {"dataset": "census", "protected": ["sex"], "seeds": 20, "steps": steps, "seed": 3}
     run = service.runs.create("default", "audit", "census", request)
     nursery = nursery_for(service, tmp_path / "marks", command=COMMAND)
     try:
@@ -251,7 +260,7 @@ def test_a_run_through_the_worker_equals_an_audit(
     finally:
         nursery.close()
     assert over.state == "done", over.error
-    alone = evenhand.audit("census", "sex", seeds=20, steps=50, seed=3, out=tmp_path / "alone")
+    alone = evenhand.audit("census", "sex", seeds=20, steps=steps, seed=3, out=tmp_path / "alone")
     folder = service.home.run(run.id)
     assert (folder / "findings.parquet").read_bytes() == (alone.folder / "findings.parquet").read_bytes()
     assert files(service, run) == {"findings.parquet", "findings.index", "report.html", "summary.json"}
@@ -260,6 +269,7 @@ def test_a_run_through_the_worker_equals_an_audit(
     assert kinds(service, run).count("started") == 1 + interrupted
 
 
+@pytest.mark.usefixtures("lasting_leases")
 def test_news_that_the_database_refuses_do_not_hold_up_a_worker(
     quick_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
