@@ -18,12 +18,11 @@ from evenhand.service.api.app import create_app
 from evenhand.service.client import Client, Event, ServiceError
 from evenhand.service.settings import Service
 from evenhand.service.storage.accounts import Role
+from tests.api_world import FINDINGS, TABLE, finished_run, told
 from tests.people_world import peopled
 from tests.service_world import SMALL_AUDIT, small_run
-from tests.test_service_api import FINDINGS, TABLE, audited, finished_run, told
 
-pytest_plugins = ["tests.service_world"]
-__all__ = ["audited"]  # a fixture
+pytest_plugins = ["tests.service_world", "tests.api_world"]
 
 PATIENCE = 300.0  # seconds; only a broken test waits so long
 

@@ -20,11 +20,10 @@ from schemathesis.specs.openapi.checks import (
 from evenhand.service.api import table_tasks
 from evenhand.service.api.app import ROUTERS, create_app
 from evenhand.service.settings import Settings
+from tests.api_world import TABLE, finished_run
 from tests.service_world import DATABASES, Cluster
-from tests.test_service_api import TABLE, audited, finished_run
 
-__all__ = ["audited"]  # a fixture
-pytest_plugins = ["tests.service_world"]
+pytest_plugins = ["tests.service_world", "tests.api_world"]
 
 EXAMPLES = {"sqlite": 10, "postgresql": 2}  # a difference between the two shows early or not at all
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
