@@ -20,7 +20,7 @@ from tests.quick_child import is_alive, result_bytes
 from tests.service_world import small_run
 from tests.worker_world import QUICK, Nursery, children, until
 
-LEASE = 3.0  # a busy machine may keep a heartbeat waiting for a while
+LEASE = 5.0  # a busy machine may keep a heartbeat waiting for a while
 FILES = {"findings.parquet", "summary.json"}  # of a quick run
 
 
