@@ -37,7 +37,7 @@ class TextRepair:
     batch_rows: int = 128  # random training texts in a step
     group_rows: int = 24  # texts that mention the attribute in a step, each with its variants
     members: int = 4  # variants of a text that are compared, itself among them
-    strength: float = 30.0  # pairing: of the log-odds' spread; certified: of the worst case; augment: of the findings
+    strength: float = 300.0  # pairing: of the log-odds' spread; certified: of the worst case; augment: of the findings
     memory: float = 1.0  # how much to agree with the network as it was rather than with labels
     moved_words: int = 12  # near words in the place of others, up to so many in a text
     share: float = 0.05  # augment: findings that are added, as a share of those given
