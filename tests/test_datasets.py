@@ -155,6 +155,20 @@ def test_a_repeated_column_is_refused(schema_file: Path) -> None:
         load_dataset(str(schema_file))
 
 
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ("agee;", r"has no column 'age'\. Did you mean 'agee' for 'age'\? It has: "),
+        ("xyz;", r"has no column 'age'\. It has: "),
+    ],
+)
+def test_an_absent_column_is_told_the_nearest_one(schema_file: Path, names: str, message: str) -> None:
+    table = schema_file.parent / "people.csv"
+    table.write_text(table.read_text().replace("age;", names, 1))
+    with pytest.raises(EvenhandError, match=message):
+        load_dataset(str(schema_file))
+
+
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """A Hugging Face dataset and a dictionary of two, saved to disk."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -250,6 +251,11 @@ def test_protected_attributes_are_given_or_guessed() -> None:
         ({"protected": ["gendr"]}, "Did you mean 'gender'"),
         ({"protected": ["approved"]}, "is the label"),
         ({"protected": ["country"]}, "'country' cannot be used: it has the same value"),
+        (
+            {"protected": ["person_id"]},
+            r"an identifier: .* rows\. Choose another protected column; or .* give it a kind",
+        ),
+        ({"steps": {"note": 1}}, r"'note' cannot be used: it is free text: .* ask for no step or width of it\."),
         ({"steps": {"gender": 1}}, "does not hold numbers"),
         ({"steps": {"age": 0}}, "must be a number above 0"),
         ({"steps": {"age": 0.5}}, "holds whole numbers"),
@@ -266,7 +272,7 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         inferred(people(), **options)
 
 
-def test_tables_that_cannot_do() -> None:
+def test_tables_that_cannot_do(tmp_path: Path) -> None:
     with pytest.raises(EvenhandError, match="no rows"):
         inferred(people().head(0))
     with pytest.raises(EvenhandError, match=r"two are needed\. Set aside: country"):
@@ -277,6 +283,10 @@ def test_tables_that_cannot_do() -> None:
         inferred(frame)
     with pytest.raises(EvenhandError, match="several columns called 'age'"):
         inferred(pd.concat([people(), people()[["age"]]], axis=1))
+    twice = pa.table([[1, 2], [3, 4], ["a", "b"]], names=["age", "age", "approved"])
+    pa.parquet.write_table(twice, tmp_path / "t.parquet")
+    with pytest.raises(EvenhandError, match=r"^The table has several columns called 'age'\. Rename"):
+        infer_file(tmp_path / "t.parquet", "approved")
     with pytest.raises(EvenhandError, match="The data are a list"):
         infer_schema([1, 2], label="a")
 

@@ -200,6 +200,25 @@ def test_what_pandas_makes_of_missing_numbers(tmp_path: Path, marker: str, remar
     assert bool(said[0]) == bool(remark)
 
 
+@pytest.mark.parametrize(
+    ("options", "remark"),
+    [
+        ({}, "; the domain counts steps: 12 x 500 to 278 x 500."),
+        (
+            {"widths": {"pay": 1000}},
+            "; the domain counts bins: the first starts at 5 x 1,000, the last at 138 x 1,000.",
+        ),
+        ({"steps": {"pay": 1}}, ", median 62,900."),
+        ({"bins": 4}, ", median 62,900."),
+    ],
+    ids=["own step", "width", "single steps", "bins"],
+)
+def test_what_the_domain_counts_is_said(options: dict[str, Any], remark: str) -> None:
+    found = infer_schema(table(pay=range(5_900, 138_901, 19_000)), "y", **options)
+    assert found.notes["pay"][0].endswith(remark)
+    assert remark in " ".join(found.toml.split("\n# "))
+
+
 def test_numbers_in_remarks_have_one_notation() -> None:
     found = infer_schema(table(balance=[-1234567, *range(50), 98765432109]), "y")
     assert "From −1,234,567 to 98,765,432,109" in found.notes["balance"][0]

@@ -135,12 +135,16 @@ def test_tables_that_cannot_be_read(evenhand: Command, tmp_path: Path) -> None:
     (tmp_path / "wide.csv").write_text("a,y\n1,2\n", encoding="utf-16")
     (tmp_path / "binary.csv").write_bytes(b"\0\1\2")
     (tmp_path / "sheet.xlsx").write_bytes(b"PK")
+    (tmp_path / "twice.csv").write_text("age,sex,age,y\n" + "1,f,2,a\n2,m,3,b\n" * 9)
+    (tmp_path / "nameless.csv").write_text(",,a,y\n" + "1,f,2,a\n2,m,3,b\n" * 9)
     for name, message in [
         ("absent.csv", "There is no table"),
         ("empty.csv", "empty.csv is empty. Its first line must name the columns"),
         ("wide.csv", "written in UTF-16. Save it as UTF-8"),
         ("binary.csv", "no table that can be read"),
         ("sheet.xlsx", "no table that can be read: it must be a CSV file"),
+        ("twice.csv", "The table has several columns called 'age'. Rename all but one."),
+        ("nameless.csv", "several columns without a name. Name them in its first line, or remove all but one."),
         (".", "holds no saved Hugging Face dataset"),
     ]:
         done = evenhand("schema", "infer", name, "--label", "y", "-o", "x.toml", cwd=tmp_path)
@@ -158,7 +162,11 @@ def test_check_counts_what_does_not_fit(evenhand: Command, schema_file: Path) ->
     assert content["outside"] == {"age": 10}
     assert content["rules"] == {"sex female with age 50–59": 5}
     assert content["never"] == {"city": ["Z"]}
-    shown = " ".join(evenhand("schema", "check", str(schema_file)).stdout.split())
+    said = evenhand("schema", "check", str(schema_file))
+    shown = " ".join(said.stdout.split())
+    assert said.returncode == 0
+    assert "is valid, but 10 of 40 rows lie outside the domain of an attribute (age 10)." in shown
+    assert "fits its table" not in shown
     assert "10 rows (age 10)" in shown
     assert "sex female with age 50–59: 5 rows" in shown
     assert "never: city Z" in shown

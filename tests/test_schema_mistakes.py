@@ -71,6 +71,8 @@ def mistake(folder: Path, old: str, new: str) -> str:
         ('separator = ","', 'decimal = ";"', r"line 3, column 1 .*must be one of '\.' ',' and not ';'"),
         ('separator = ","', 'decimal = ","\nthousands = ","', r"line 4, column 1 .*the decimal sign already"),
         ("[label]", '[split]\nseed = "1"\n[label]', r"line 6, column 1 .*must be a whole number, without quotes"),
+        ('kind = "category"', 'kind = "catgory"', r"line 26, .*there is no kind 'catgory'; did you mean 'category'\?$"),
+        ('kind = "category"', 'kind = "x"', r"there is no kind 'x'; known: category, ordered, number\.$"),
         ('kind = "category"\n', "", r"line 24, column 1 \(attribute 3 \('job'\), kind\): this key is needed\.$"),
     ],
 )  # fmt: skip

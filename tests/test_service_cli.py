@@ -220,7 +220,7 @@ def test_a_service_moves_from_sqlite_to_postgresql_by_a_copy(
 
 
 def test_where_there_is_nothing_there_is_nothing_to_copy(postgres: Cluster, tmp_path: Path) -> None:
-    with pytest.raises(EvenhandError, match="no service in"):
+    with pytest.raises(EvenhandError, match="There is no storage in"):
         evenhand("storage", "backup", str(tmp_path / "copy.tar"))
     assert not (tmp_path / "home").exists()
     with pytest.raises(EvenhandError, match="nothing to copy"):

@@ -188,6 +188,7 @@ def test_a_repair_shows_before_and_after(visitor: Visitor, finished: Callable[..
     repair = finished("repair")
     text = visitor.see(f"/runs/{repair.id}")
     assert "There is a repaired model" in text
+    assert '<code class="nowrap">--model model.safetensors</code>' in text
     assert "average (kept)" in text
     assert f"/api/v1/runs/{repair.id}/files/model.json" in text
     groups = visitor.client.get(f"/runs/{repair.id}/before_after.json").json()["groups"]

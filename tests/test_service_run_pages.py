@@ -168,6 +168,7 @@ def test_what_a_stopped_run_had_found_is_shown(
     assert f"{run.result['findings']:,} pairs" in text
     assert f"/runs/{run.id}/repair" not in text
     assert "report.html" in text
+    assert f"{run.result['findings']:,} findings kept" in visitor.see("/")
     visitor.see(f"/runs/{run.id}/findings")
     waiting = small_run(sqlite_service)
     visitor.sent(f"/runs/{waiting.id}/cancel")

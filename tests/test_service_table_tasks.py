@@ -1,14 +1,19 @@
 """Whoever reads tables does not keep everybody else waiting."""
 
+import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from anyio import fail_after, run
 from anyio.to_thread import current_default_thread_limiter
 from fastapi.testclient import TestClient
 
+from evenhand.errors import EvenhandError
 from evenhand.service.api import table_tasks
 from evenhand.service.api.app import create_app
 from evenhand.service.settings import Service
@@ -53,6 +58,43 @@ def test_whoever_would_wait_too_long_is_asked_to_come_again(
     assert "Try again in a few seconds" in answer.json()["error"]["message"]
     for _ in range(2):  # nobody keeps a place
         assert client.get(preview).status_code == 200
+
+
+def test_a_fault_is_no_limit_and_only_the_log_says_it(
+    sqlite_service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(table_tasks.LOGGER, "propagate", True)
+    with caplog.at_level(logging.WARNING, "evenhand.service"), pytest.raises(EvenhandError) as raised:
+        table_tasks.ask(sqlite_service.settings, "no task", tmp_path / "table.csv")
+    assert "only the server's log says" in str(raised.value)
+    assert "memory" not in str(raised.value)
+    assert "KeyError" not in str(raised.value)
+    assert [record.__dict__["data"]["last_line"] for record in caplog.records] == ["KeyError: 'no task'"]
+
+
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        (MemoryError(), True),
+        (ImportError("failed to map segment from shared object"), True),
+        (RuntimeError("can't start new thread"), True),
+        (OSError(12, "Cannot allocate memory"), True),
+        (OSError(5, "Input/output error"), False),
+        (KeyError(0), False),
+    ],
+    ids=["memory", "library", "thread", "system", "disk", "fault"],
+)
+def test_want_of_memory_is_told_apart_from_a_fault(error: Exception, short: bool) -> None:
+    wrapped = ValueError("of another layer")
+    wrapped.__cause__ = error
+    assert table_tasks._short_of_memory(error) == table_tasks._short_of_memory(wrapped) == short
+
+
+def test_a_parquet_file_with_a_name_twice_is_shown_in_order(tmp_path: Path) -> None:
+    pq.write_table(pa.table([["f"], [1], [2], ["yes"]], names=["sex", "a", "a", "y"]), tmp_path / "t.parquet")
+    found = table_tasks.preview(tmp_path / "t.parquet", 5)
+    assert found["columns"] == ["sex", "a", "a", "y"]
+    assert found["rows"] == [["f", "1", "2", "yes"]]
 
 
 def test_those_that_read_tables_leave_most_threads_to_others() -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.service import is_new, opened, settings_from
+from evenhand.cli.asking import new_password
+from evenhand.cli.looking import holds_nothing
+from evenhand.cli.service import opened, settings_from
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def existing(home: Path | None, database: str | None) -> Iterator["Service"]:
     """The service; where there is none yet, nothing is made."""
     settings = settings_from(home, database)
-    if is_new(settings):
+    if holds_nothing(settings):
         raise EvenhandError(
             f"There is no service in {settings.home} yet. `evenhand users add NAME --admin` makes it with its first "
             "user; or name another --home."
@@ -43,7 +45,7 @@ def note(service: "Service", action: str, subject: str, project: str | None = No
 def asked_password(from_stdin: bool) -> str:
     """A new password: typed twice without being shown, or the first line of what is piped in. Never an argument."""
     if not from_stdin:
-        return str(typer.prompt("Password", hide_input=True, confirmation_prompt="The same once more"))
+        return new_password()
     try:
         return sys.stdin.buffer.readline().decode("utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:

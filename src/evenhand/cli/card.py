@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.looking import results_of
 from evenhand.errors import EvenhandError
 
 Folders = Annotated[
     list[Path],
-    typer.Argument(help="Folders of audits, measurements or repairs (each holds summary.json).", metavar="DIR"),
+    typer.Argument(help="Folders of audits, measurements or repairs, or the ids of kept runs.", metavar="RUN"),
 ]
 Output = Annotated[
     Path | None, typer.Option("--out", "-o", help="The card's file, such as README.md.", show_default="standard output")
@@ -34,6 +35,8 @@ def card(
     Examples:
       evenhand card results/sex
 
+      evenhand card 3f2a91bc
+
       evenhand card results/sex -o README.md --model-name income --licence apache-2.0
     """
     import evenhand
@@ -41,7 +44,7 @@ def card(
     from evenhand.report.card import card_run, render_section
     from evenhand.report.card_file import has_section, new_card, updated_card, written_card
 
-    runs = [card_run(read_json(folder / "summary.json")) for folder in folders]
+    runs = [card_run(read_json(results_of(folder) / "summary.json")) for folder in folders]
     section = render_section(runs, evenhand.__version__)
     there = None if out is None else written_card(out)
     if there is not None and has_section(there):

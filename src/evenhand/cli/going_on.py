@@ -1,5 +1,6 @@
 """`evenhand runs resume` of a run that was started in a terminal: it is done again, here."""
 
+import math
 from contextlib import chdir
 from functools import partial
 from typing import TYPE_CHECKING
@@ -8,9 +9,11 @@ import typer
 
 from evenhand.cli import audit, measure, repair
 from evenhand.cli.kept import done_here
+from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.service.settings import Service
+    from evenhand.service.storage.runs import Claim
     from evenhand.service.storage.tables import Run
 
 
@@ -21,7 +24,7 @@ def go_on(service: "Service", run: "Run", as_json: bool) -> None:
 
     folder = folder_of(run.config)  # before the run is touched
     command = Command.of_run(run.kind, run.config)
-    take_up = partial(service.runs.take_up, run.id, whose())
+    take_up = partial(_taken_up, service, run, whose())
     with (
         repair.saying_that_nothing_is_kept(run.kind == "repair"),
         chdir(folder),
@@ -36,6 +39,22 @@ def go_on(service: "Service", run: "Run", as_json: bool) -> None:
     else:
         tell = measure.tell if run.kind == "measure" else repair.tell
         tell(done, False, as_json)
+
+
+def _taken_up(service: "Service", run: "Run", me: str) -> "Claim":
+    """Hold the run. Of a process that died it is said when its run is free: it is held for the length of a lease."""
+    from evenhand.service.terminal import is_gone
+
+    try:
+        return service.runs.take_up(run.id, me)
+    except EvenhandError as error:
+        held = service.runs.get(run.id)
+        if held.lease_until is None or held.worker is None:
+            raise
+        with service.database.reading() as session:
+            left = held.lease_until - service.database.now(session)
+        died = "That process is gone:" if is_gone(held.worker) else "If that process has died,"
+        raise EvenhandError(f"{error} {died} try again in {max(1, math.ceil(left.total_seconds()))} s.") from error
 
 
 DO = {"audit": audit.do_audit, "measure": measure.do_measure, "repair": repair.do_repair}

@@ -3,27 +3,32 @@
 import sys
 from typing import Annotated
 
-import typer
+try:
+    import typer
 
-import evenhand
-from evenhand.cli.audit import audit
-from evenhand.cli.card import card
-from evenhand.cli.compare import compare
-from evenhand.cli.data import data_app
-from evenhand.cli.gate import gate
-from evenhand.cli.measure import measure
-from evenhand.cli.model import model
-from evenhand.cli.projects import projects_app
-from evenhand.cli.repair import repair
-from evenhand.cli.report import report
-from evenhand.cli.reproduce import reproduce_app
-from evenhand.cli.runs import runs_app
-from evenhand.cli.schema import schema_app
-from evenhand.cli.serve import serve, worker
-from evenhand.cli.storage import storage_app
-from evenhand.cli.train import train
-from evenhand.cli.users import users_app
-from evenhand.errors import EvenhandError
+    import evenhand
+    from evenhand.cli.audit import audit
+    from evenhand.cli.card import card
+    from evenhand.cli.compare import compare
+    from evenhand.cli.data import data_app
+    from evenhand.cli.gate import gate
+    from evenhand.cli.help_text import unwrap
+    from evenhand.cli.measure import measure
+    from evenhand.cli.model import model
+    from evenhand.cli.projects import projects_app
+    from evenhand.cli.repair import repair
+    from evenhand.cli.report import report
+    from evenhand.cli.reproduce import reproduce_app
+    from evenhand.cli.runs import runs_app
+    from evenhand.cli.schema import schema_app
+    from evenhand.cli.serve import serve, worker
+    from evenhand.cli.storage import storage_app
+    from evenhand.cli.train import train
+    from evenhand.cli.users import users_app
+    from evenhand.errors import EvenhandError
+except KeyboardInterrupt:  # somebody was quicker than these imports
+    sys.stderr.write("Interrupted.\n")
+    sys.exit(130)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -59,7 +64,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
 ) -> None:
     """Find individual discrimination in neural classifiers.
 
@@ -70,10 +77,27 @@ def root(
     """
 
 
+unwrap(app)
+
+
 def main() -> None:
-    """Run the command line; a mistake of the user's ends with a message and exit code 2, never a traceback."""
+    """Run the command line; a mistake of the user's ends with a message and exit code 2, never a traceback.
+
+    So does Ctrl-C, with 130, wherever the command has not said more about it.
+    """
     try:
         app()
     except EvenhandError as error:
         typer.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        _end_interrupted()
+    except SystemExit as end:
+        if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):  # Typer is silent
+            _end_interrupted()
+        raise
+
+
+def _end_interrupted() -> None:
+    typer.echo("Interrupted.", err=True)
+    sys.exit(130)

@@ -9,6 +9,7 @@ import typer
 
 from evenhand.cli import text as text_options
 from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
+from evenhand.cli.looking import results_of
 from evenhand.cli.options import Device, Inputs, Json, Model, Protected, Quiet, Seed
 from evenhand.cli.progress import CountDisplay, DownloadDisplay
 from evenhand.errors import EvenhandError
@@ -27,7 +28,10 @@ Data = Annotated[
 ]
 Findings = Annotated[
     Path | None,
-    typer.Option(help="Folder of an earlier audit: how many of its findings are findings with this model."),
+    typer.Option(
+        help="Folder of an earlier audit, or the id of a kept one: how many of its findings are findings with this "
+        "model."
+    ),
 ]
 
 
@@ -84,6 +88,7 @@ def measure(
     from evenhand.runs.text_audit import is_text
     from evenhand.service.commands import Command
 
+    findings = None if findings is None else results_of(findings)
     options: dict[str, Any] = {"confidence": confidence, "findings": findings, "seed": seed, "device": device}
     for_tables = {"half_width": half_width, "changes": changes, "inputs": inputs}
     for_texts: dict[str, Any] = {

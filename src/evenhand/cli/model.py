@@ -5,9 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from evenhand.cli.options import Data, Inputs, Json
+from evenhand.cli.options import Data, Inputs, Json, with_its_description
 
-Tried = Annotated[str | None, typer.Option("--model", "-m", help="The model to try.", show_default="built in")]
+Tried = Annotated[
+    str | None,
+    typer.Option("--model", "-m", help="The model to try.", show_default="built in", callback=with_its_description),
+]
 
 
 def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json = False) -> None:

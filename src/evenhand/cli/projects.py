@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.accounts import YES, existing, moment_text, note, print_json, print_rows
+from evenhand.cli.asking import confirm
+from evenhand.cli.looking import holds_nothing
 from evenhand.cli.options import Json
-from evenhand.cli.service import DatabaseUrl, HomeFolder, is_new, opened, settings_from
+from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
 
 if TYPE_CHECKING:
     from evenhand.service.settings import Service
@@ -44,7 +46,7 @@ def list_projects(home: HomeFolder = None, database: DatabaseUrl = None, as_json
     Example:  evenhand projects list
     """
     settings, cards = settings_from(home, database), []
-    if not is_new(settings):
+    if not holds_nothing(settings):
         with opened(settings) as service:
             cards = [_card(service, project) for project in service.projects.all()]
     if as_json:
@@ -84,7 +86,7 @@ def delete_project(
         found = service.projects.get(project)
         if not yes and not as_json:
             holds = _amounts(_card(service, found))
-            typer.confirm(f"Delete the project '{found.name}' with {holds} and all their files?", abort=True)
+            confirm(f"Delete the project '{found.name}' with {holds} and all their files?")
         service.projects.delete(found.id)
         note(service, "deleted a project", found.name, found.id)
     print_json({"deleted": found.id}) if as_json else typer.echo(f"The project '{found.name}' is deleted.")

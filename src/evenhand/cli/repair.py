@@ -105,6 +105,7 @@ def repair(
     from evenhand.service.commands import Command
 
     data = one_data(data, data_option)
+    _check_confidence(confidence)
     settings: dict[str, Any] = {
         "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
         "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
@@ -121,7 +122,7 @@ def repair(
     if texts and protected is None:
         raise EvenhandError("Say which words are protected: --protected with an attribute of the lexicon.")
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
-    given["by"] = names_in(by or ("pairing" if texts else "blind"))
+    given["by"] = names_in(("pairing" if texts else "blind") if by is None else by)
     command = Command("repair", data, names_in(protected), model, given, texts)
     kept = is_kept(out, quiet)
     folder = (
@@ -176,6 +177,14 @@ def saying_that_nothing_is_kept(is_repair: bool = True) -> Iterator[None]:
             raise
         typer.echo("stopped; nothing was written", err=True)
         raise typer.Exit(130) from None
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        share = f"{confidence / 100:g}" if 1 < confidence < 100 else "0.95"
+        raise EvenhandError(
+            f"--confidence is {confidence:g}, and must lie between 0 and 1: write {share} for {100 * float(share):g} %."
+        )
 
 
 def _check_texts(for_tables: dict[str, Any]) -> None:

@@ -5,17 +5,23 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.looking import results_of
+
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of an audit (it holds summary.json).")],
+    folder: Annotated[Path, typer.Argument(help="The folder of an audit, or the id of a kept run.", metavar="RUN")],
     out: Annotated[Path | None, typer.Option(help="Where to.", show_default="report.html in the folder")] = None,
 ) -> None:
     """Write the HTML report of an audit again from its findings.
 
-    Example:  evenhand report results/sex --out report-for-review.html
+    Examples:
+      evenhand report results/sex --out report-for-review.html
+
+      evenhand report 3f2a91bc
     """
     from evenhand.runs.audit import REPORT, Audit
     from evenhand.runs.text_audit import TextAudit
 
+    folder = results_of(folder)
     audit = TextAudit.load(folder) or Audit.load(folder)
     typer.echo(audit.report(out or folder / REPORT))

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evenhand.cli.asking import confirm
 from evenhand.cli.going_on import go_on
+from evenhand.cli.looking import holds_nothing, run_named
 from evenhand.cli.options import Json
 from evenhand.cli.printing import print_facts
-from evenhand.cli.service import DatabaseUrl, HomeFolder, is_new, opened, settings_from
-from evenhand.errors import EvenhandError, unknown_name
+from evenhand.cli.run_facts import event_words, result_words, settings_words
+from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
+from evenhand.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +28,6 @@ runs_app = typer.Typer(
     help="Runs that are kept: evenhand runs list, show, resume, cancel, delete.",
 )
 LAST_EVENTS = 10
-LEAST_LETTERS = 4  # of an id: fewer may be a slip of the finger
 
 RunId = Annotated[
     str, typer.Argument(help="The run's id, or as much of its beginning as names one run.", metavar="RUN")
@@ -53,7 +55,7 @@ def list_runs(
     settings = settings_from(home, database)
     _check_filters(state, kind)
     found: list[Run] = []
-    if not is_new(settings):
+    if not holds_nothing(settings):
         with opened(settings) as service:
             found = service.runs.newest(state=state, kind=kind, limit=limit)
     if as_json:
@@ -72,7 +74,7 @@ def show_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None, 
     Example:  evenhand runs show 3f2a
     """
     with opened(settings_from(home, database)) as service:
-        found = _run(service, run)
+        found = run_named(service, run)
         events = service.runs.events(found.id, limit=10_000)
         folder = service.home.run(found.id)
         files = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
@@ -93,7 +95,7 @@ def resume_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
     Example:  evenhand runs resume 3f2a
     """
     with opened(settings_from(home, database)) as service:
-        found = _run(service, run)
+        found = run_named(service, run)
         if found.place == "terminal":
             go_on(service, found, as_json)
             return
@@ -110,7 +112,7 @@ def cancel_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
     from evenhand.service.run_folder import tidy
 
     with opened(settings_from(home, database)) as service:
-        found = _run(service, run)
+        found = run_named(service, run)
         changed = service.runs.cancel(found.id)
         if found.state == "interrupted":  # whoever did it cannot, and there need not be a worker
             tidy(service.home.run(found.id), service.runs)
@@ -131,9 +133,9 @@ def delete_run(
     Example:  evenhand runs delete 3f2a
     """
     with opened(settings_from(home, database)) as service:
-        found = _run(service, run)
+        found = run_named(service, run)
         if not yes and not as_json:
-            typer.confirm(f"Delete {found.id} ({found.title}) and all its files?", abort=True)
+            confirm(f"Delete {found.id} ({found.title}) and all its files?")
         service.delete_run(found.id)
     _print_json({"deleted": found.id}) if as_json else typer.echo(f"{found.id} is deleted.")
 
@@ -154,14 +156,6 @@ def _check_filters(state: str | None, kind: str | None) -> None:
         raise unknown_name("state", state, STATES)
     if kind is not None and kind not in ("audit", "measure", "repair"):
         raise unknown_name("kind of run", kind, ("audit", "measure", "repair"))
-
-
-def _run(service: "Service", beginning: str) -> "Run":
-    """The run whose id begins so."""
-    found = service.runs.beginning_with(beginning.lower()) if len(beginning) >= LEAST_LETTERS else []
-    if len(found) > 1:
-        raise EvenhandError(f"Several runs begin with '{beginning}': {', '.join(run.id for run in found)}.")
-    return found[0] if found else service.runs.get(beginning)
 
 
 def _print_list(runs: "list[Run]") -> None:
@@ -195,11 +189,11 @@ def _print_run(run: "Run", folder: str, files: list[str], events: "list[Event]")
         ("attempts", str(run.attempts)),
         ("done by", run.worker or ""),
         ("error", run.error or ""),
-        ("asked for", json.dumps(run.config, ensure_ascii=False)),
-        ("result", json.dumps(run.result, ensure_ascii=False) if run.result else ""),
+        ("asked for", settings_words(run.kind, run.config)),
+        ("result", result_words(run.result) if run.result else ""),
         ("folder", folder if files else ""),
         ("files", ", ".join(files)),
-        *((_moment(event.at), event.kind) for event in events[-LAST_EVENTS:]),
+        *((_moment(at), words) for at, words in event_words(events)[-LAST_EVENTS:]),
     ]
     print_facts(Console(highlight=False), [(name, value) for name, value in facts if value])
 

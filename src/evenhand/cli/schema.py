@@ -65,7 +65,8 @@ def infer(
 ) -> None:
     """Write a schema file for a table: kinds, domains, missing values, what is set aside and why.
 
-    The file is commented; read it and correct what is wrong. Numbers are searched at their own resolution.
+    The file is commented; read it and correct what is wrong. Numbers are searched at their own resolution where that
+    gives up to 1,000 values, else in a round step, which the file says.
 
     Examples:
       evenhand schema infer people.csv --label approved -p gender,ethnicity -o people.toml
@@ -228,4 +229,4 @@ def _print_checked(schema: str, checked: "Checked") -> None:
 
     console = Console(highlight=False)
     print_facts(console, checked.facts())
-    typer.echo(f"{schema} is valid and fits its table.")
+    typer.echo(f"{schema} {checked.summary()}")

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from evenhand.cli.looking import check_storage_exists
 from evenhand.cli.options import Json
-from evenhand.cli.service import DatabaseUrl, HomeFolder, is_new, opened, settings_from
+from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
 from evenhand.errors import EvenhandError
 
 storage_app = typer.Typer(
@@ -49,8 +50,7 @@ def backup_storage(
     if to.exists():
         raise EvenhandError(f"{to} exists already, and a copy is never overwritten. Choose another name.")
     settings = settings_from(home, database)
-    if is_new(settings):
-        raise EvenhandError(f"There is no service in {settings.home} that could be copied. Name another --home.")
+    check_storage_exists(settings)
     with opened(settings, checked=False) as service:
         from evenhand.service.storage.maintenance import backup
 
@@ -76,10 +76,12 @@ def restore_storage(
     """
     if not source.is_file():
         raise EvenhandError(f"There is no file {source}.")
-    with opened(settings_from(home, database), checked=False) as service:
-        from evenhand.service.storage.maintenance import restore
+    settings = settings_from(home, database)
+    from evenhand.service.storage.maintenance import check_copy, restore
 
-        summary = restore(service.database, service.home, source)
+    known = check_copy(source)  # before a folder or a database is made
+    with opened(settings, checked=False) as service:
+        summary = restore(service.database, service.home, source, known)
     typer.echo(f"Restored: {_amounts(summary['rows'])}, as of {summary['made']}.")
 
 
@@ -92,11 +94,13 @@ def check_storage(
 ) -> None:
     """Check that all is there and unharmed: the database, the folders, the checksums of uploaded files.
 
-    Exit code 0: all is well; 1: something is not.
+    Exit code 0: all is well; 1: something is not; 2: there is no storage to check.
 
     Example:  evenhand storage check
     """
-    with opened(settings_from(home, database)) as service:
+    settings = settings_from(home, database)
+    check_storage_exists(settings)
+    with opened(settings) as service:
         from evenhand.service.storage.maintenance import check, counts
 
         swept = service.home.sweep(service.database) if sweep else []

@@ -15,8 +15,10 @@ from evenhand.cli.accounts import (
     print_json,
     print_rows,
 )
+from evenhand.cli.asking import confirm
+from evenhand.cli.looking import holds_nothing
 from evenhand.cli.options import Json
-from evenhand.cli.service import DatabaseUrl, HomeFolder, is_new, opened, settings_from
+from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
 from evenhand.cli.users_tokens import add_token, list_tokens, revoke_token, show_log
 from evenhand.errors import EvenhandError
 
@@ -50,7 +52,7 @@ def add_user(
     home: HomeFolder = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Add a user. The password is asked for twice, or read from what is piped in; it has at least 12 characters.
+    """Add a user. The password is asked for twice, or piped in (--password-stdin); it has at least 12 characters.
 
     Examples:
       evenhand users add ada --admin
@@ -84,7 +86,7 @@ def list_users(home: HomeFolder = None, database: DatabaseUrl = None, as_json: J
     Example:  evenhand users list
     """
     settings, cards = settings_from(home, database), []
-    if not is_new(settings):
+    if not holds_nothing(settings):
         with opened(settings) as service:
             cards = [_card(service, user) for user in service.accounts.users()]
     if as_json:
@@ -180,7 +182,7 @@ def delete_user(name: Name, yes: YES = False, home: HomeFolder = None, database:
     with existing(home, database) as service:
         user = service.accounts.user(name)
         if not yes:
-            typer.confirm(f"Delete the user '{user.name}', with roles and tokens?", abort=True)
+            confirm(f"Delete the user '{user.name}', with roles and tokens?")
         service.accounts.delete_user(user.name)
         note(service, "deleted a user", user.name)
     typer.echo(f"'{user.name}' is deleted.")

@@ -1,6 +1,18 @@
-"""Columns whose names have commas, which separate names on the command line."""
+"""The names of columns: each once; and those with commas, which separate names on the command line."""
 
+from evenhand.data.attribute import repeated
 from evenhand.errors import EvenhandError, unknown_name
+
+
+def check_unique(columns: list[str]) -> None:
+    """Columns that share a name cannot be told apart."""
+    twice = repeated(columns)
+    if named := [name for name in twice if name.strip()]:
+        raise EvenhandError(f"The table has several columns called {', '.join(map(repr, named))}. Rename all but one.")
+    if twice:
+        raise EvenhandError(
+            "The table has several columns without a name. Name them in its first line, or remove all but one."
+        )
 
 
 def unique_names(columns: list[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evenhand.data.attribute import repeated
 from evenhand.data.notation import USUAL
 from evenhand.data.schema import Schema
-from evenhand.errors import EvenhandError, unknown_name
+from evenhand.errors import EvenhandError, nearest, unknown_name
 
 if TYPE_CHECKING:  # schemas alone are read by processes that never open a table
     import pandas as pd
@@ -120,8 +120,12 @@ def encode(schema: Schema, frame: "pd.DataFrame") -> Dataset:
 def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> None:
     absent = [column for column in wanted if column not in present]
     if absent:
+        free = [column for column in present if column not in wanted]
+        meant = [f"'{close}' for '{column}'" for column in absent if (close := nearest(column, free))]
+        hint = f" Did you mean {', '.join(meant)}?" if meant else ""
         raise EvenhandError(
-            f"The table of {schema.name} has no column {', '.join(map(repr, absent))}. It has: {', '.join(present)}."
+            f"The table of {schema.name} has no column {', '.join(map(repr, absent))}.{hint} "
+            f"It has: {', '.join(present)}."
         )
     twice = [column for column in repeated(present) if column in wanted]
     if twice:

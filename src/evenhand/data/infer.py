@@ -10,8 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.data.attribute import repeated
-from evenhand.data.column_names import column_called, unique_names
+from evenhand.data.column_names import check_unique, column_called, unique_names
 from evenhand.data.dataset import Dataset, encode
 from evenhand.data.facts import facts_of
 from evenhand.data.infer_columns import Found, SetAside, decide
@@ -98,8 +97,9 @@ def infer_schema(
 ) -> Inferred:
     """A schema for a table in memory: of pandas, polars or Arrow, or a Hugging Face Dataset.
 
-    Numbers keep their own resolution, unless `steps` or `widths` say otherwise for a column, or `bins` asks for bins
-    that hold equally many rows. Where no protected columns are named, they are guessed by their names.
+    Numbers keep their own resolution up to 1,000 values and have a round step beyond, unless `steps` or `widths` say
+    otherwise for a column, or `bins` asks for bins that hold equally many rows. Where no protected columns are named,
+    they are guessed by their names.
     """
     request = Request(label, protected, favourable, bins, widths or {}, steps or {})
     return _infer(as_frame(frame), request, {"name": name, "file": file})
@@ -123,9 +123,7 @@ def infer_file(
     where = os.path.relpath(path, beside) if beside is not None else path.name
     top = {"name": name or path.name.partition(".")[0] or "table", "file": Path(where).as_posix()}
     request = Request(label, protected, favourable, bins, widths or {}, steps or {})
-    if not from_csv:
-        return _infer(frame, request, top)
-    return _infer(frame, request, top | {"separator": separator}, find_notation(frame, separator))
+    return _infer(frame, request, top | ({"separator": separator} if from_csv else {}))
 
 
 def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None, **options: Any) -> Dataset:
@@ -134,9 +132,10 @@ def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None,
     return encode(infer_schema(frame, label, protected, **options).schema, frame)
 
 
-def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], notation: Notation | None = None) -> Inferred:
-    """What `infer_schema` gives; a CSV file has a notation."""
+def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str]) -> Inferred:
+    """What `infer_schema` gives; a CSV file has a separator and with it a notation."""
     request = _check(frame, request)
+    notation = find_notation(frame, top["separator"]) if "separator" in top else None
     top = top | {sign: text for sign, text in asdict(notation or USUAL).items() if text != getattr(USUAL, sign)}
     label, label_notes = infer_label(frame[request.label], request.favourable)
     found, set_aside = _columns(frame, request, notation)
@@ -163,8 +162,7 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], notation:
 def _check(frame: pd.DataFrame, request: Request) -> Request:
     """The request with the columns that it means, if they are there and the table has rows."""
     columns = [str(column) for column in frame.columns]
-    if twice := repeated(columns):
-        raise EvenhandError(f"The table has several columns called {', '.join(map(repr, twice))}. Rename all but one.")
+    check_unique(columns)
     if frame.empty:
         raise EvenhandError("The table has no rows.")
     request = request.for_columns(columns)
@@ -193,7 +191,7 @@ def _columns(
             found[column] = decision
     for column in [*(request.protected or []), *request.widths, *request.steps]:
         if column in set_aside:
-            raise EvenhandError(f"The column '{column}' cannot be used: {set_aside[column]}. Correct it in the table.")
+            raise _useless(column, set_aside[column], protected=column in (request.protected or []))
     for column in [*request.widths, *request.steps]:
         if found[column].entry["kind"] != "number":
             raise EvenhandError(f"The column '{column}' does not hold numbers, so it has no step or width.")
@@ -201,6 +199,17 @@ def _columns(
         why = "; ".join(f"{column}: {reason}" for column, reason in set_aside.items())
         raise EvenhandError(f"The table has {len(found)} columns to search over, but two are needed. Set aside: {why}.")
     return found, set_aside
+
+
+def _useless(column: str, reason: str, *, protected: bool) -> EvenhandError:
+    """The error for a column that was asked for, but is set aside."""
+    remedy = (
+        "Choose another protected column; or leave this one out here and give it a kind in the schema file, "
+        "in an [[attribute]] of its own."
+        if protected
+        else "Correct it in the table, or ask for no step or width of it."
+    )
+    return EvenhandError(f"The column '{column}' cannot be used: {reason}. {remedy}")
 
 
 def _decided(column: pd.Series, wish: Wish, notation: Notation | None) -> Found | SetAside:

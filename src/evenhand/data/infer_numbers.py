@@ -35,8 +35,7 @@ def number_entry(facts: Facts, wish: Wish) -> tuple[dict[str, Any], list[str]]:
     low, high = float(numbers[0]), float(numbers[-1])
     kind = "float" if facts.type == "text" and not facts.whole else "integer" if facts.type == "text" else facts.type
     entry: dict[str, Any] = {"kind": "number", "type": kind}
-    notes = [f"From {short(low)} to {short(high)}, median {short(quantile(facts, 0.5))}."]
-    notes += _outliers(facts)
+    notes = _outliers(facts)
     if facts.type == "text":
         notes.append("Text in the table, but all of it numbers; a model is given numbers.")
     _check_wish(facts, wish)
@@ -50,7 +49,19 @@ def number_entry(facts: Facts, wish: Wish) -> tuple[dict[str, Any], list[str]]:
         steps, more_notes = _own_steps(facts)
         entry |= steps
         notes += more_notes
-    return entry, notes
+    about = f"From {short(low)} to {short(high)}, median {short(quantile(facts, 0.5))}{_counted(entry)}."
+    return entry, [about, *notes]
+
+
+def _counted(entry: dict[str, Any]) -> str:
+    """What the codes of the domain count, where they are not the numbers themselves."""
+    size = entry.get("step", entry.get("width", 1))
+    if size == 1:
+        return ""
+    low, high = (f"{end} x {short(size)}" for end in entry["domain"])
+    if "step" in entry:
+        return f"; the domain counts steps: {low} to {high}"
+    return f"; the domain counts bins: the first starts at {low}, the last at {high}"
 
 
 def _own_steps(facts: Facts) -> tuple[dict[str, Any], list[str]]:

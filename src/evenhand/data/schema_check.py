@@ -46,6 +46,16 @@ class Checked:
             facts.append(("without words", f"{names}: reports will say bare codes; give words = [...] in the schema"))
         return facts
 
+    def summary(self) -> str:
+        """What to say of the schema at the end."""
+        if not self.outside:
+            return "is valid and fits its table."
+        each = ", ".join(f"{name} {count:,}" for name, count in self.outside.items())
+        return (
+            f"is valid, but {self.rows_outside:,} of {self.rows:,} rows lie outside the domain of an attribute "
+            f"({each}). Correct the domain in the schema if a search shall look at such people as they are."
+        )
+
     def _outside_text(self) -> str:
         if not self.outside:
             return "no row"

@@ -1,5 +1,6 @@
 """A mistake in a schema file in words: what is wrong with which key, and what was probably meant."""
 
+import re
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -31,13 +32,20 @@ def mistake_in(error: ValidationError, model: type[BaseModel]) -> tuple[Location
             written = str(first["input"]) if isinstance(first["input"], str | int | float) else ""
             return location, f'a missing value also needs a code: {{ value = "{written}", code = … }}'
         return location, "it must be a table of keys and values"
+    if first["type"] == "literal_error" and isinstance(first["input"], str):
+        known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
+        return location, f"there is no {location[-1]} '{first['input']}'; {_meant(first['input'], known)}"
     return location, EXPECTED.get(first["type"], reason)
 
 
 def _unknown_key(location: Location, model: type[BaseModel]) -> str:
     key, known = str(location[-1]), _keys(location[:-1], model)
-    close = nearest(key, known)
-    return f"unknown key '{key}'; " + (f"did you mean '{close}'?" if close else f"known: {', '.join(known)}")
+    return f"unknown key '{key}'; {_meant(key, known)}"
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = nearest(name, known)
+    return f"did you mean '{close}'?" if close else f"known: {', '.join(known)}"
 
 
 def _keys(location: Location, model: type[BaseModel]) -> list[str]:

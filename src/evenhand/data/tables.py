@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
+from evenhand.data.column_names import check_unique
+from evenhand.data.csv_mistakes import SEPARATORS, mistake_in_csv, wrong_separator
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
 
 LARGEST_WHOLE = 2.0**53  # float64 holds every whole number up to here
-SEPARATORS = (",", ";", "\t", "|")
 NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".orc", ".zip", ".pkl", ".toml", ".db")
 READABLE = "a CSV file (also .csv.gz), a .parquet file, or a folder that a Hugging Face dataset was saved to"
 
@@ -33,16 +34,38 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
     if path.suffix.lower() in NO_TABLES:
         raise EvenhandError(f"{path} is no table that can be read: it must be {READABLE}.")
     if path.suffix != ".parquet":
-        _start(path)
+        return _with_arrow_types(_read_csv(path, separator))
     try:
-        table = pa.parquet.read_table(path) if path.suffix == ".parquet" else _read_csv(path, separator)
+        check_unique(pa.parquet.read_schema(path).names)  # which Arrow says in words for programmers
+        table = pa.parquet.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        hint = f" It is not UTF-8: {AS_UTF8}" if "UTF8" in str(error) else ""
-        raise EvenhandError(f"Cannot read the table {path}: {str(error).rstrip('.')}.{hint}") from error
+        raise EvenhandError(f"Cannot read the table {path}: {str(error).rstrip('.')}.") from error
     return _with_arrow_types(table)
 
 
 def _read_csv(path: Path, separator: str) -> pa.Table:
+    """A CSV file whose rows all have as many values as there are columns, of which there are several."""
+    if len(separator) != 1 or not separator.isascii() or separator in '\r\n"':
+        raise EvenhandError(f"The separator must be one ASCII character such as , or ; and not {separator!r}.")
+    _start(path)
+    try:
+        table = _parse_csv(path, separator)
+        wrong = wrong_separator(table.column_names, separator)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise EvenhandError(f"Cannot read the table {path}: {_reason(error, path, separator)}") from error
+    if wrong is not None:
+        raise EvenhandError(f"Cannot read the table {path}: {wrong}")
+    return table
+
+
+def _reason(error: Exception, path: Path, separator: str) -> str:
+    said = str(error).rstrip(".")
+    if "UTF8" in said:
+        return f"{said}. It is not UTF-8: {AS_UTF8}"
+    return f"{said}." if isinstance(error, OSError) else mistake_in_csv(path, separator, said)
+
+
+def _parse_csv(path: Path, separator: str) -> pa.Table:
     parsing = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
     with pa.csv.open_csv(path, parse_options=parsing) as reader:
         header = reader.schema.names

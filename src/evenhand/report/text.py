@@ -78,7 +78,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("method", f"{summary['config']['method']}: {ABOUT[summary['config']['method']]}"),
         ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
-        ("in the data itself", rate_text(summary["data_rate"]["all"])),
+        ("in the data itself", rate_text(summary["data_rate"]["all"]) + _rounded_text(summary)),
         ("budget", budget_text(summary)),
         ("generated", f"{search['generated']['total']:,} unique samples"),
         (
@@ -97,6 +97,12 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
         *([("measured", ", ".join(f"{k} {v:,.5g}" for k, v in search["notes"].items()))] if search["notes"] else []),
         ("work", f"{search['model_rows']:,} model rows, {search['findings_per_second']:,.0f} findings a second"),
     ]
+
+
+def _rounded_text(summary: dict[str, Any]) -> str:
+    """How many rows of the data were not checked with just the numbers that the table has; empty where all were."""
+    rows = summary["dataset"].get("rows_read_otherwise", 0)  # what was written before it was counted has none
+    return f"; {counted(rows, 'row')} with numbers rounded to their steps or filled in" if rows else ""
 
 
 def offers_text(model: dict[str, Any]) -> str:

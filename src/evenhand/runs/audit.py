@@ -267,7 +267,7 @@ def _summary(
         "evenhand": evenhand.__version__,
         "kind": "audit",
         "started": started.isoformat(timespec="seconds"),
-        "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
+        "dataset": _dataset_facts(data),
         "protected": config.protected,
         "model": {},
         "config": config.model_dump(),
@@ -276,6 +276,12 @@ def _summary(
         **circumstances(model, stages),
         "seed": config.seed,
     }
+
+
+def _dataset_facts(data: Dataset) -> dict[str, Any]:
+    rows = 0 if data.read_otherwise is None else int(data.read_otherwise.sum())
+    otherwise = {"rows_read_otherwise": rows} if rows else {}  # with numbers rounded to their steps, or filled in
+    return {"name": data.name, "title": data.schema.title, "rows": len(data.codes), **otherwise}
 
 
 def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[str, Any]:

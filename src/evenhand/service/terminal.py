@@ -50,6 +50,20 @@ def whose() -> str:
     return f"{socket.gethostname()[:60]}, process {os.getpid()}"
 
 
+def is_gone(worker: str) -> bool:
+    """Whether a process that `whose` named was one of this machine and is there no more."""
+    machine, _, number = worker.rpartition(", process ")
+    if machine != socket.gethostname()[:60] or not number.isdecimal():
+        return False
+    try:
+        os.kill(int(number), 0)  # 0 is no signal: it is only looked whether there is somebody to send one to
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # another user's, for instance
+        return False
+    return False
+
+
 @contextmanager
 def doing(service: Service, enter: Callable[[], Claim], *, again: bool = False) -> Iterator["TerminalRun"]:
     """The run that `enter` makes an entry of, for a block that does it and hands its summary to `keep`.

@@ -13,20 +13,24 @@ SMALL_FILE = 2**20  # bytes that may be packed as densely as they like
 MOST_FILES = 100_000
 
 
-def open_archive(path: Path, kind: str) -> zipfile.ZipFile:
-    """A zip archive whose names stay inside it and whose content is no larger than a model may be."""
+def open_archive(path: Path, kind: str, how_to_save: str) -> zipfile.ZipFile:
+    """A zip archive whose names stay inside it and whose content is no larger than a model may be.
+
+    `how_to_save` is a sentence for those whose file is none of that kind.
+    """
     with path.open("rb") as file:
         start = file.read(4)
     if start[:1] == b"\x80":
         raise EvenhandError(
-            f"{path} is a pickle and not {kind}. A pickle can run any code when it is read, so it was not opened."
+            f"{path} is a pickle and not {kind}. A pickle can run any code when it is read, so it was not opened. "
+            f"{how_to_save}"
         )
     if start != b"PK\x03\x04":
-        raise EvenhandError(f"{path} is not {kind}: it is no zip archive.")
+        raise EvenhandError(f"{path} is not {kind}: it is no zip archive. {how_to_save}")
     try:
         archive = zipfile.ZipFile(path)
     except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
-        raise EvenhandError(f"{path} is not {kind}: {error}.") from error
+        raise EvenhandError(f"{path} is not {kind}: {error}. {how_to_save}") from error
     try:
         _check(archive, path)
     except EvenhandError:

@@ -10,6 +10,7 @@ from typing import Any
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.archives import LARGEST_CONTENT, open_archive
 
+HOW_TO_SAVE = "Save the model again with Keras 3: model.save('NAME.keras')."
 FILES = re.compile(r"config\.json|metadata\.json|model(_\d+)?\.weights\.(h5|json)")
 TRAINED = r"optimizers|losses|metrics"  # a model inside a model says how it was trained
 MODULES = re.compile(
@@ -36,12 +37,12 @@ CODE = {
 
 def check_keras_file(path: Path) -> None:
     """Refuse a file that would run code or read other files when Keras loads it; Keras is not even imported."""
-    with open_archive(path, "a .keras file") as archive:
+    with open_archive(path, "a .keras file", HOW_TO_SAVE) as archive:
         for name in archive.namelist():
             if not FILES.fullmatch(name):
                 raise EvenhandError(f"{path} holds '{name}', which no network needs, so it was not opened.")
         if "config.json" not in archive.namelist():
-            raise EvenhandError(f"{path} is not a .keras file: it has no config.json.")
+            raise EvenhandError(f"{path} is not a .keras file: it has no config.json. {HOW_TO_SAVE}")
         config = _config(archive, path)
         for name in archive.namelist():
             if name.endswith(".h5"):

@@ -8,6 +8,7 @@ from evenhand.errors import EvenhandError
 from evenhand.models.adapters.onnx_sizes import check_sizes
 from evenhand.models.classifier import first_line
 
+HOW_TO_SAVE = "Export the model to ONNX again, with torch.onnx.export, skl2onnx or what made it."
 LARGEST_FILE = 2**31 - 1  # bytes; that of the format itself
 LARGEST_TENSOR = 2**28  # elements of a weight, or of what one row becomes on the way
 LARGEST_SIDE = 2**24
@@ -21,13 +22,13 @@ def read_onnx(path: Path) -> Any:
         raise EvenhandError(f"{path} has {size:,} bytes; an ONNX file may have {LARGEST_FILE:,}.")
     content = path.read_bytes()
     if content[:1] == b"\x80":
-        raise EvenhandError(f"{path} is a pickle and not an ONNX file, so it was not opened.")
+        raise EvenhandError(f"{path} is a pickle and not an ONNX file, so it was not opened. {HOW_TO_SAVE}")
     try:
         model = onnx.load_model_from_string(content)
     except Exception as error:  # whatever protobuf raises
-        raise EvenhandError(f"{path} is not an ONNX file: {first_line(error)}.") from error
+        raise EvenhandError(f"{path} is not an ONNX file: {first_line(error)}. {HOW_TO_SAVE}") from error
     if not model.graph.node or not model.opset_import:
-        raise EvenhandError(f"{path} is not an ONNX file: it has no graph.")
+        raise EvenhandError(f"{path} is not an ONNX file: it has no graph. {HOW_TO_SAVE}")
     _check_weights(onnx, model, path)
     _check_shapes([*model.graph.input, *model.graph.output, *model.graph.value_info], path)
     _check_well_formed(onnx, model, path)
@@ -121,7 +122,7 @@ def _check_well_formed(onnx: Any, model: Any, path: Path) -> None:
     try:
         onnx.checker.check_model(model)
     except Exception as error:
-        raise EvenhandError(f"{path} is not a valid ONNX file: {first_line(error)}.") from error
+        raise EvenhandError(f"{path} is not a valid ONNX file: {first_line(error)}. {HOW_TO_SAVE}") from error
 
 
 def _inferred(onnx: Any, model: Any) -> Any:

@@ -15,6 +15,7 @@ from evenhand.models.adapters.booster_trees import is_tree
 from evenhand.models.classifier import first_line
 
 TRUST = "EVENHAND_TRUST"
+HOW_TO_SAVE = "Save the model again with skops.io.dump(model, 'NAME.skops')."
 
 # Types that skops itself does not trust and that models in daily use need. Each of them is filled with state and runs
 # nothing of the file's own: a function or a class of the file would be a type of its own and has to be trusted too.
@@ -45,7 +46,7 @@ def read_skops(path: Path) -> Any:
         import skops.io as skops
     except ImportError as error:
         raise EvenhandError('Files of skops need skops: pip install "evenhand[sklearn]".') from error
-    open_archive(path, "a file of skops, which skops.io.dump makes").close()
+    open_archive(path, "a file of skops", HOW_TO_SAVE).close()
     own = [name.strip() for name in os.environ.get(TRUST, "").split(",") if name.strip()]
     try:
         untrusted = [name for name in skops.get_untrusted_types(file=path) if name not in (*TRUSTED, *own)]
@@ -72,7 +73,7 @@ def read_skops(path: Path) -> Any:
 
 
 def _broken(path: Path, error: Exception) -> EvenhandError:
-    return EvenhandError(f"{path} cannot be read: {first_line(error)}. Save the model again with skops.io.dump.")
+    return EvenhandError(f"{path} cannot be read: {first_line(error)}. {HOW_TO_SAVE}")
 
 
 def _check_trees(model: Any, path: Path) -> None:

@@ -47,14 +47,14 @@ class ScriptAdapter(NetworkAdapter):
 
 def open_torchscript(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     """A program that torch.jit saved. A pickle of the same name is told apart by its contents and never loaded."""
-    with open_archive(path, "a TorchScript file") as archive:
+    with open_archive(path, "a TorchScript file", HOW_TO_SAVE) as archive:
         content = _checked_script(archive, path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             network = torch.jit.load(content, map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # a damaged file
-        raise EvenhandError(f"Cannot read the TorchScript file {path}: {first_line(error)}.") from error
+        raise EvenhandError(f"Cannot read the TorchScript file {path}: {first_line(error)}. {HOW_TO_SAVE}") from error
     adapter = read_through(data, network.eval(), inputs, str(path))
     return ScriptAdapter(adapter.features, adapter.network, adapter.about)
 
@@ -77,7 +77,7 @@ def _checked_script(archive: zipfile.ZipFile, path: Path) -> io.BytesIO:
 
 def open_exported(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     """A program that torch.export saved, for any number of rows."""
-    with open_archive(path, "an exported program (.pt2)") as archive:
+    with open_archive(path, "an exported program (.pt2)", HOW_TO_SAVE) as archive:
         content = checked_program(archive, path, HOW_TO_SAVE)
     try:
         with warnings.catch_warnings():
@@ -85,7 +85,7 @@ def open_exported(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
             program = torch.export.load(content)
             network = program.module(check_guards=False)  # guards are Python source: never run those of a file
     except Exception as error:  # a damaged file, or one of another version of torch
-        raise EvenhandError(f"Cannot read the exported program {path}: {first_line(error)}.") from error
+        raise EvenhandError(f"Cannot read the exported program {path}: {first_line(error)}. {HOW_TO_SAVE}") from error
     _check_batch(program, path)
     return read_through(data, network, inputs, str(path))
 

@@ -139,7 +139,7 @@ def _on_evenhand_error(request: Request, error: Exception) -> Response:
     what = kind_of(cast("EvenhandError", error))
     if isinstance(error, ProjectChangedError):
         request.state.form_project = error.project  # to which the page about it leads back
-    response = answer(request, STATUS[what], what, str(error))
+    response = answer(request, STATUS[what], what, f"{error}{_about_type(request) if what == 'forbidden' else ''}")
     if isinstance(error, TooManyTries):
         response.headers["Retry-After"] = str(error.seconds)
     return response
@@ -147,9 +147,33 @@ def _on_evenhand_error(request: Request, error: Exception) -> Response:
 
 def _on_invalid(request: Request, error: Exception) -> Response:
     first = cast("RequestValidationError", error).errors()[0]
-    place = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
-    words = str(first["msg"]).removeprefix("Value error, ")
-    return answer(request, 422, "invalid", f"'{place[:200]}' is wrong: {words[:1].lower()}{words[1:500].rstrip('.')}.")
+    about_all = first["loc"] == ("body",)
+    return answer(request, 422, "invalid", _what_is_wrong(first) + (_about_type(request) if about_all else ""))
+
+
+def _what_is_wrong(mistake: dict[str, Any]) -> str:
+    """A mistake that pydantic found, in a sentence."""
+    kind, more = mistake["type"], mistake.get("ctx", {})
+    if kind == "json_invalid":
+        return f"The body is not valid JSON: {more['error']} (at character {int(mistake['loc'][-1]) + 1})."
+    if kind == "union_tag_not_found":  # a body is told apart from others by one field
+        return f"{more['discriminator']} is missing: the body needs this field."
+    if kind == "union_tag_invalid":
+        return (
+            f"{more['discriminator']} is wrong: it is '{str(more['tag'])[:200]}'. Use one of {more['expected_tags']}."
+        )
+    place = ".".join(str(part) for part in mistake["loc"][1:]) or str(mistake["loc"][0])
+    words = str(mistake["msg"]).removeprefix("Value error, ")
+    return f"'{place[:200]}' is wrong: {words[:1].lower()}{words[1:500].rstrip('.')}."
+
+
+def _about_type(request: Request) -> str:
+    """For a program that sent no JSON to the API, as curl does unless it is told to: what it should say."""
+    sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method in ("GET", "HEAD", "DELETE") or not request.scope["path"].startswith("/api/"):
+        return ""
+    words = " Programs send application/json as Content-Type, or application/octet-stream for files"
+    return "" if sent in ("", "application/json") else f"{words}; this was {sent[:80]}."
 
 
 def _on_http(request: Request, error: Exception) -> Response:

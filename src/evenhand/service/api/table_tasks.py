@@ -3,10 +3,13 @@
 `python -m evenhand.service.api.table_tasks` reads one task as JSON from its input and writes one answer.
 """
 
+import errno
 import json
+import logging
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ from evenhand.errors import EvenhandError
 if TYPE_CHECKING:  # the process that does a task needs no database
     from evenhand.service.settings import Settings
 
+LOGGER = logging.getLogger("evenhand.service")
 SECONDS = 300.0  # of the processor
 AT_ONCE = threading.BoundedSemaphore(2)
 PLACES = threading.BoundedSemaphore(8)  # at work or waiting: each holds one of the threads that all requests share
@@ -24,6 +28,8 @@ WAITING_SECONDS = 30.0
 RETRY_SECONDS = 5
 SHOWN_COLUMNS = 200
 LONGEST_VALUE = 200
+LONGEST_LINE = 500  # of another process, in the log
+NO_THREAD = "can't start new thread"  # for want of memory for its stack
 
 
 def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str, Any]:
@@ -37,15 +43,33 @@ def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise EvenhandError("The table takes too long to read. Upload fewer rows or columns.") from error
-    try:
-        answer: dict[str, Any] = json.loads(done.stdout)
-    except ValueError as error:
-        raise EvenhandError(
-            "The table could not be read: it needs more memory or time than is allowed. Upload fewer rows or columns."
-        ) from error
+    answer = _answer(done)
     if "error" in answer:
         raise EvenhandError(str(answer["error"]).replace(f"{path.parent}/", ""))
     return answer
+
+
+def _answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    """What the process answered; one that its limits ended could not, and a fault of its own is for the log only."""
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        _log(done.returncode, done.stderr)
+        raise EvenhandError(
+            "The table could not be read: it needs more memory or time than is allowed. Upload fewer rows or columns."
+        ) from error
+    if "fault" in answer:
+        _log(done.returncode, answer["fault"])
+        raise EvenhandError(
+            "The table could not be read, for a reason that only the server's log says. Ask those who run the server, "
+            "or save the table in another way (CSV or Parquet) and upload it again."
+        )
+    return answer
+
+
+def _log(code: int, said: str) -> None:
+    last = (said.strip().splitlines() or [""])[-1][:LONGEST_LINE]
+    LOGGER.warning("a table could not be read", extra={"data": {"exit": code, "last_line": last}})
 
 
 @contextmanager
@@ -138,10 +162,21 @@ def _parquet_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
             batch = next(file.iter_batches(rows, columns=names[:SHOWN_COLUMNS]), None)
     except (pa.ArrowException, OSError) as error:
         raise EvenhandError("The table cannot be read as Parquet.") from error
-    return names, [] if batch is None else [list(row.values()) for row in batch.to_pylist()]
+    columns = [] if batch is None else [column.to_pylist() for column in batch]
+    return names, [list(row) for row in zip(*columns, strict=True)]  # no dict: names may be there twice
 
 
 TASKS: dict[str, Callable[..., dict[str, Any]]] = {"infer": infer, "check": check, "preview": preview}
+
+
+def _short_of_memory(error: BaseException | None) -> bool:
+    """Whether an error comes from the limit of memory, under which libraries cannot be loaded either."""
+    if error is None:
+        return False
+    no_memory = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    if no_memory or isinstance(error, MemoryError | ImportError) or NO_THREAD in str(error):
+        return True
+    return _short_of_memory(error.__cause__ or error.__context__)
 
 
 def main() -> None:
@@ -156,6 +191,10 @@ def main() -> None:
         answer = TASKS[about["task"]](Path(about["path"]), **about["options"])
     except EvenhandError as error:
         answer = {"error": str(error)}
+    except Exception as error:  # a fault of ours: without an answer it would be taken for an end by the limits
+        if _short_of_memory(error):
+            raise
+        answer = {"fault": traceback.format_exception_only(error)[-1]}
     json.dump(answer, sys.stdout)
 
 

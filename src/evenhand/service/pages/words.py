@@ -70,10 +70,11 @@ def outcome(run: Run) -> str:
     """A run's result in a few words, for lists."""
     if run.state == "failed":
         return (run.error or "").splitlines()[0][:120] if run.error else ""
-    if run.state != "done" or not run.result:
+    if run.state not in ("done", "cancelled") or not run.result:
         return ""
     if run.kind == "audit":
-        return counted(int(run.result.get("findings") or 0), "finding")
+        words = counted(int(run.result.get("findings") or 0), "finding")
+        return words if run.state == "done" else f"{words} kept"
     if run.kind == "repair":
         return f"kept: {run.result['chosen']}" if run.result.get("chosen") else "no repair was kept"
     return str(run.result.get("headline") or "")[:160]

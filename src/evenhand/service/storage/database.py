@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, create_engine, event, func, select, text
@@ -15,6 +16,7 @@ from sqlalchemy.exc import (
     DataError,
     IntegrityError,
     NoSuchModuleError,
+    OperationalError,
     ProgrammingError,
     SQLAlchemyError,
 )
@@ -39,6 +41,16 @@ def storable(value: Any) -> Any:
     if isinstance(value, dict):
         return {storable(key): storable(item) for key, item in value.items()}
     return [storable(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite database; None: it has none, or its address tells only the database."""
+    try:
+        parts = make_url(url)
+    except ArgumentError:
+        return None
+    is_path = parts.get_backend_name() == "sqlite" and parts.database and not parts.database.startswith("file:")
+    return Path(str(parts.database)) if is_path else None
 
 
 class Database:
@@ -109,9 +121,17 @@ class Database:
         except SQLAlchemyError as error:
             reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
             shown = self.url.render_as_string(hide_password=True)
-            raise EvenhandError(
-                f"The database {shown} does not answer: {reason}. Start it or correct --database."
-            ) from error
+            raise EvenhandError(f"The database {shown} does not answer: {reason}. {self._remedy(error)}") from error
+
+    def _remedy(self, error: SQLAlchemyError) -> str:
+        """What to do about a database that does not answer. A file cannot be started."""
+        if not self.is_sqlite:
+            return "Start it or correct --database."
+        if isinstance(error, OperationalError):  # it cannot be got at
+            return "Check where it is and who may write there, or choose another --home or --database."
+        return (
+            "Restore a backup into a new folder (`evenhand storage restore FILE --home DIR`), or choose another --home."
+        )
 
     def close(self) -> None:
         """Give all connections back."""

@@ -42,6 +42,13 @@ def default_home() -> Path:
     return (xdg if xdg.is_absolute() else Path.home() / ".local" / "share") / "evenhand"
 
 
+def check_no_file(path: Path) -> None:
+    """Refuse a home that can never be made, since a file stands where it or a folder above it should be."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if os.path.exists(place))  # noqa: PTH110 - Path.exists raises where it may not look
+    if not there.is_dir():
+        raise EvenhandError(f"{there} is a file, not a folder to keep runs in. Correct --home or $EVENHAND_HOME.")
+
+
 class Home:
     """The folders of a service. Names are ids that we made ourselves; anything else is refused."""
 

@@ -9,10 +9,10 @@ from evenhand.service.storage.assets import Assets
 from evenhand.service.storage.backup import backup
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import GRACE_SECONDS, Home
-from evenhand.service.storage.restore import file_sha256, restore
+from evenhand.service.storage.restore import check_copy, file_sha256, restore
 from evenhand.service.storage.tables import DataFile, ModelFile, Run
 
-__all__ = ["Problem", "backup", "check", "counts", "restore"]
+__all__ = ["Problem", "backup", "check", "check_copy", "counts", "restore"]
 
 
 @dataclass(frozen=True)

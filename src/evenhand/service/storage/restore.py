@@ -1,17 +1,21 @@
 """A service from its copy: into an empty folder and an empty database, of whichever kind."""
 
 import hashlib
+import json
 import re
 import shutil
 import tarfile
 import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sqlalchemy import Connection, select, update
 
 from evenhand.errors import EvenhandError
-from evenhand.files import cannot_write, read_json
+from evenhand.files import cannot_write
 from evenhand.service.storage.backup import FORMAT, SUMMARY
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import ID, TABLES, Home
@@ -23,12 +27,16 @@ MEMBER = re.compile(rf"{re.escape(SUMMARY)}|tables/[a-z_]+\.jsonl|files/(?:{'|'.
 PIECE = 1 << 20
 
 
-def restore(database: Database, home: Home, path: Path) -> dict[str, Any]:
-    """Bring back what `backup` wrote, and the tables up to date; returns what was in it."""
+def restore(database: Database, home: Home, path: Path, known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Bring back what `backup` wrote, and the tables up to date; returns what was in it.
+
+    `known` is what `check_copy` returned, where it was asked before: a large copy need not be read once more.
+    """
+    summary = check_copy(path) if known is None else known
     _check_empty(database)
     staging = home.uploads / uuid.uuid4().hex
     try:
-        summary = _unpacked(path, staging)
+        _unpack(path, staging)
         if revision(database) is None:
             upgrade(database, to=summary["revision"])
         elif revision(database) != summary["revision"]:
@@ -73,27 +81,63 @@ def _write(archive: tarfile.TarFile, entry: tarfile.TarInfo, to: Path) -> None:
         shutil.copyfileobj(source, target)
 
 
-def _unpacked(path: Path, staging: Path) -> dict[str, Any]:
-    """The archive's files in a folder, each checked; returns the archive's summary."""
+def check_copy(path: Path) -> dict[str, Any]:
+    """Read all of a copy and refuse one that is not whole; nothing is written. Returns its summary."""
+    content, found = b"", dict[str, str]()
+    with _reading(path) as archive:
+        for entry in _entries(archive, path):
+            stream = archive.extractfile(entry)
+            assert stream is not None
+            if entry.name == SUMMARY:
+                content = stream.read()
+            else:
+                found[entry.name] = _sha256(stream)
+    summary = _summary(path, content)
+    for name, checksum in summary["files"].items():
+        if found.get(name) != checksum:
+            raise EvenhandError(f"{path} is damaged: {name} is not what was written. Use another copy.")
+    return summary
+
+
+def _unpack(path: Path, staging: Path) -> None:
+    with tarfile.open(path) as archive:
+        for entry in _entries(archive, path):
+            _write(archive, entry, staging / entry.name)
+
+
+def _entries(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
+    """What a copy holds, one after another; anything that a backup does not write is refused."""
+    for entry in archive:
+        if not (entry.isfile() and _is_ours(entry.name)):
+            raise EvenhandError(f"{path} is no copy that evenhand made: it holds '{entry.name[:80]}'.")
+        yield entry
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[tarfile.TarFile]:
+    """An archive that is read, and words for what is wrong with it."""
     try:
         with tarfile.open(path) as archive:
-            strange = [entry.name for entry in archive if not (entry.isfile() and _is_ours(entry.name))]
-            if strange:
-                raise EvenhandError(f"{path} is no copy that evenhand made: it holds '{strange[0][:80]}'.")
-            for entry in archive:
-                _write(archive, entry, staging / entry.name)
+            yield archive
     except OSError as error:
         raise EvenhandError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except tarfile.TarError as error:
-        raise EvenhandError(f"{path} is damaged, or no .tar file: {error}.") from error
-    if not (staging / SUMMARY).is_file():
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise EvenhandError(
+            f"{path} is damaged, or no .tar file. Name a file that `evenhand storage backup` wrote."
+        ) from error
+
+
+def _summary(path: Path, content: bytes) -> dict[str, Any]:
+    if not content:
         raise EvenhandError(f"{path} is no copy that evenhand made, or it is cut off: it has no {SUMMARY}.")
-    summary = read_json(staging / SUMMARY)
+    try:
+        summary = json.loads(content)
+    except ValueError as error:
+        raise EvenhandError(f"{path} is damaged: its {SUMMARY} cannot be read. Use another copy.") from error
+    if not isinstance(summary, dict):
+        raise EvenhandError(f"{path} is no copy that evenhand made: its {SUMMARY} holds no facts about one.")
     if summary.get("format") != FORMAT or summary.get("revision") not in known_revisions():
         raise EvenhandError(f"{path} was made by a newer evenhand. Install that one to restore it.")
-    for name, checksum in summary["files"].items():
-        if not (staging / name).is_file() or file_sha256(staging / name) != checksum:
-            raise EvenhandError(f"{path} is damaged: {name} is not what was written. Use another copy.")
     return summary
 
 
@@ -121,8 +165,12 @@ def _put_folders(connection: Connection, home: Home, staging: Path) -> None:
 
 def file_sha256(path: Path) -> str:
     """A file's checksum."""
-    found = hashlib.sha256()
     with path.open("rb") as stream:
-        while piece := stream.read(PIECE):
-            found.update(piece)
+        return _sha256(stream)
+
+
+def _sha256(stream: IO[bytes]) -> str:
+    found = hashlib.sha256()
+    while piece := stream.read(PIECE):
+        found.update(piece)
     return found.hexdigest()
