@@ -153,7 +153,7 @@ def test_control_c_keeps_what_was_found(tmp_path: Path) -> None:
         (["audit", "census", "-p", "sex", "--out", "/proc/nowhere"], "Cannot write to /proc/nowhere"),
         (["audit", "absent.toml"], "Cannot read the schema"),
         (["train", "nothing"], "There is no data set 'nothing'"),
-        (["report", "nowhere"], "Cannot read nowhere/summary.json"),
+        (["report", "nowhere"], "There is no folder nowhere"),
         (["data", "show", "bonk"], "Did you mean 'bank'"),
     ],
 )

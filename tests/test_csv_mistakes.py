@@ -70,3 +70,11 @@ def test_another_separator_than_was_given(tmp_path: Path) -> None:
     with pytest.raises(EvenhandError, match="only one column was found"):
         infer_file(tmp_path / "t.csv", "y", separator=";")
     assert list(read_table(tmp_path / "t.csv", ",").columns) == HEADER.split(",")
+
+
+def test_a_ragged_row_that_speaks_of_utf8_is_ragged_and_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("name,enc\nJane Doe,invalid UTF8,secret\n")
+    with pytest.raises(EvenhandError) as raised:
+        read_table(tmp_path / "t.csv")
+    assert "Jane" not in str(raised.value)
+    assert "Save it as UTF-8" not in str(raised.value)

@@ -29,8 +29,9 @@ def existing(home: Path | None, database: str | None) -> Iterator["Service"]:
     """The service; where there is none yet, nothing is made."""
     settings = settings_from(home, database)
     if holds_nothing(settings):
+        place = settings.home if settings.database is None else settings.database
         raise EvenhandError(
-            f"There is no service in {settings.home} yet. `evenhand users add NAME --admin` makes it with its first "
+            f"There is no service in {place} yet. `evenhand users add NAME --admin` makes it with its first "
             "user; or name another --home."
         )
     with opened(settings) as service:

@@ -60,7 +60,7 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
 
 def _reason(error: Exception, path: Path, separator: str) -> str:
     said = str(error).rstrip(".")
-    if "UTF8" in said:
+    if "invalid UTF8" in said and "Expected" not in said:  # with that word it quotes a row, which may say anything
         return f"{said}. It is not UTF-8: {AS_UTF8}"
     return f"{said}." if isinstance(error, OSError) else mistake_in_csv(path, separator, said)
 

@@ -84,13 +84,17 @@ def drop(attempt: Path) -> None:
 
 def sweep(home: "Home", runs: "Runs") -> list[Path]:
     """Remove what killed workers left behind: attempts that nobody makes any more, results that were never finished."""
-    return [path for folder in sorted(_with_attempts(home)) for path in tidy(folder, runs)]
+    swept: list[Path] = []
+    for folder in sorted(_with_attempts(home)):
+        with suppress(OSError):  # one that may not be read keeps no other from being swept
+            swept += tidy(folder, runs)
+    return swept
 
 
 def _with_attempts(home: "Home") -> Iterator[Path]:
     """Folders of runs that have attempts; any of them may go away meanwhile."""
     for folder in home.path.glob("runs/*"):
-        with suppress(FileNotFoundError, NotADirectoryError):
+        with suppress(OSError):
             if _attempts(folder):
                 yield folder
 

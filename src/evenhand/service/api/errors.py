@@ -27,6 +27,7 @@ STATUS: dict[What, int] = {
     "invalid": 400, "unauthenticated": 401, "forbidden": 403, "not-found": 404, "wrong-method": 405, "conflict": 409,
     "too-large": 413, "wrong-type": 415, "too-many": 429, "internal": 500, "unavailable": 503, "no-room": 507,
 }  # fmt: skip
+PLAIN_FORMS = ("application/x-www-form-urlencoded", "text/plain")  # what no route of the API takes
 FOR_PROGRAMS = ("/metrics", "/healthz", "/readyz")  # beside /api/
 ProblemPage = Callable[[Request, int, str, str], Response]
 
@@ -139,7 +140,8 @@ def _on_evenhand_error(request: Request, error: Exception) -> Response:
     what = kind_of(cast("EvenhandError", error))
     if isinstance(error, ProjectChangedError):
         request.state.form_project = error.project  # to which the page about it leads back
-    response = answer(request, STATUS[what], what, f"{error}{_about_type(request) if what == 'forbidden' else ''}")
+    about = _about_type(request, PLAIN_FORMS) if what == "forbidden" else ""
+    response = answer(request, STATUS[what], what, f"{error}{about}")
     if isinstance(error, TooManyTries):
         response.headers["Retry-After"] = str(error.seconds)
     return response
@@ -167,13 +169,17 @@ def _what_is_wrong(mistake: dict[str, Any]) -> str:
     return f"'{place[:200]}' is wrong: {words[:1].lower()}{words[1:500].rstrip('.')}."
 
 
-def _about_type(request: Request) -> str:
-    """For a program that sent no JSON to the API, as curl does unless it is told to: what it should say."""
+def _about_type(request: Request, only: tuple[str, ...] = ()) -> str:
+    """For a program that sent no JSON to the API, as curl does unless it is told to: what it should say.
+
+    `only`: nothing about other types than these, where it need not be the type that is wrong.
+    """
     sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if request.method in ("GET", "HEAD", "DELETE") or not request.scope["path"].startswith("/api/"):
         return ""
     words = " Programs send application/json as Content-Type, or application/octet-stream for files"
-    return "" if sent in ("", "application/json") else f"{words}; this was {sent[:80]}."
+    fits = sent in ("", "application/json") or bool(only and sent not in only)
+    return "" if fits else f"{words}; this was {sent[:80]}."
 
 
 def _on_http(request: Request, error: Exception) -> Response:

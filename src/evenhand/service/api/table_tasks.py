@@ -54,7 +54,7 @@ def _answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError as error:
-        _log(done.returncode, done.stderr)
+        _log(done.returncode, _kind_of(done.stderr))
         raise EvenhandError(
             "The table could not be read: it needs more memory or time than is allowed. Upload fewer rows or columns."
         ) from error
@@ -68,8 +68,18 @@ def _answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
 
 
 def _log(code: int, said: str) -> None:
-    last = (said.strip().splitlines() or [""])[-1][:LONGEST_LINE]
-    LOGGER.warning("a table could not be read", extra={"data": {"exit": code, "last_line": last}})
+    LOGGER.warning("a table could not be read", extra={"data": {"exit": code, "said": said}})
+
+
+def _kind_of(printed: str) -> str:
+    """The kind of the error at the end of what a process printed: what it says beyond that may be somebody's value."""
+    return (printed.strip().splitlines() or [""])[-1].partition(":")[0][:LONGEST_LINE]
+
+
+def _place_of(error: BaseException) -> str:
+    """An error by its kind and the line that raised it, without its words, for the same reason."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(frame.filename).name}, line {frame.lineno}"
 
 
 @contextmanager
@@ -194,7 +204,7 @@ def main() -> None:
     except Exception as error:  # a fault of ours: without an answer it would be taken for an end by the limits
         if _short_of_memory(error):
             raise
-        answer = {"fault": traceback.format_exception_only(error)[-1]}
+        answer = {"fault": _place_of(error)}
     json.dump(answer, sys.stdout)
 
 

@@ -127,10 +127,13 @@ class Database:
         """What to do about a database that does not answer. A file cannot be started."""
         if not self.is_sqlite:
             return "Start it or correct --database."
+        if "locked" in str(getattr(error, "orig", "")):
+            return "Another process is writing to it: try again when that has ended."
         if isinstance(error, OperationalError):  # it cannot be got at
             return "Check where it is and who may write there, or choose another --home or --database."
         return (
-            "Restore a backup into a new folder (`evenhand storage restore FILE --home DIR`), or choose another --home."
+            "Restore a backup into a new folder (`evenhand storage restore FILE --home DIR`), or choose another --home "
+            "or --database."
         )
 
     def close(self) -> None:

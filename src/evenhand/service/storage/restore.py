@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import lzma
 import re
 import shutil
 import tarfile
@@ -121,7 +122,7 @@ def _reading(path: Path) -> Iterator[tarfile.TarFile]:
             yield archive
     except OSError as error:
         raise EvenhandError(f"Cannot read {path}: {error.strerror or error}.") from error
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise EvenhandError(
             f"{path} is damaged, or no .tar file. Name a file that `evenhand storage backup` wrote."
         ) from error
@@ -138,6 +139,8 @@ def _summary(path: Path, content: bytes) -> dict[str, Any]:
         raise EvenhandError(f"{path} is no copy that evenhand made: its {SUMMARY} holds no facts about one.")
     if summary.get("format") != FORMAT or summary.get("revision") not in known_revisions():
         raise EvenhandError(f"{path} was made by a newer evenhand. Install that one to restore it.")
+    if not isinstance(summary.get("files"), dict):
+        raise EvenhandError(f"{path} is damaged: its {SUMMARY} does not list its files. Use another copy.")
     return summary
 
 
