@@ -47,16 +47,31 @@ def test_a_row_with_too_few_values(tmp_path: Path) -> None:
 def test_a_quote_that_is_not_closed(tmp_path: Path) -> None:
     remedy = "Close it, or take it away; a quote within a value is written twice."
     assert mistake(tmp_path / "t.csv", with_line(5, 'Secret,30,"Bonn,1')) == (
-        "a quote (\") opens on line 5, in the column 'city', and is not closed there, "
-        f"so lines 5 to 41 are read as one row. {remedy}"
+        "lines 5 to 41 are read as one row with 3 values, but the first line names 4 columns. If they are not one row, "
+        f"a quote (\") that opens on line 5, in the column 'city', is not closed there. {remedy}"
     )
     closed_late = with_line(5, 'Secret,30,"Bonn,1')
     closed_late[10] = '"Secret",30,Bonn,1'
-    assert "opens on line 5, in the column 'city', and is not closed" in mistake(tmp_path / "t.csv", closed_late)
+    assert "opens on line 5, in the column 'city', is not closed" in mistake(tmp_path / "t.csv", closed_late)
     long = [*with_line(5, 'Secret,30,"Bonn,1'), *LINES * 200]
     assert mistake(tmp_path / "t.csv", long) == (
-        f'a quote (") in the row that starts on line 5 is not closed. {remedy}'
+        "a value in the row that starts on line 5 is longer than 131,072 characters. "
+        f'Most likely a quote (") is not closed. {remedy}'
     )
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+def test_a_quote_that_is_left_open_to_the_end_of_the_file(tmp_path: Path, name: str) -> None:
+    """Arrow takes the rest of the file for one value, and says nothing."""
+    assert mistake(tmp_path / name, with_line(30, 'Secret,30,Bonn,"1')) == (
+        "a quote (\") in the last column, 'y', is not closed: the last 12 lines are one value. "
+        "Close it, or take it away; a quote within a value is written twice."
+    )
+
+
+def test_a_last_value_of_several_lines_that_is_closed_is_read(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('a,b\n1,x\n2,"y\nz"\n\n')
+    assert read_table(tmp_path / "t.csv")["b"].tolist() == ["x", "y\nz"]
 
 
 def test_another_separator_than_was_given(tmp_path: Path) -> None:

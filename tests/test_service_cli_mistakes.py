@@ -8,11 +8,13 @@ import warnings
 from collections.abc import Callable
 from getpass import GetPassWarning
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 
-from evenhand.cli.asking import new_password
+from evenhand.cli.asking import confirm, new_password
 from evenhand.cli.looking import results_of
 from evenhand.errors import EvenhandError
 from evenhand.service.commands import Command
@@ -25,6 +27,10 @@ from tests.terminal_world import evenhand
 pytest_plugins = ["tests.service_world", "tests.terminal_world"]
 
 COMMAND = [sys.executable, "-c", "from evenhand.cli.main import main; main()"]
+NEEDING = [
+    ["storage", "check"], ["storage", "backup", "copy.tar"],
+    *(["runs", deed, "3f2a"] for deed in ("show", "resume", "cancel", "delete")),
+]  # fmt: skip
 LOOKS = [["runs", "list"], ["users", "list"], ["projects", "list"], ["storage", "check"], ["users", "delete", "ada"]]
 
 
@@ -46,7 +52,7 @@ def kept(sqlite_service: Service) -> Run:
 # A place that holds nothing.
 
 
-@pytest.mark.parametrize("arguments", [["storage", "check"], ["storage", "backup", "copy.tar"]], ids=" ".join)
+@pytest.mark.parametrize("arguments", NEEDING, ids=" ".join)
 @pytest.mark.parametrize("place", [["--home", "nowhere"], ["--database", "sqlite:///nowhere/x.db"]], ids=" ".join)
 def test_a_storage_that_is_not_there_is_not_made(here: Path, arguments: list[str], place: list[str]) -> None:
     with pytest.raises(EvenhandError, match=r"There is no storage in .*nowhere.*--home"):
@@ -146,6 +152,22 @@ def test_where_nobody_answers_a_password_is_to_be_piped_in(here: Path) -> None:
     )
     assert done.returncode == 2
     assert re.fullmatch(r"error: There is no terminal .*--password-stdin\.\n", done.stderr)
+
+
+@pytest.mark.parametrize("ask", [lambda: confirm("Sure?"), new_password], ids=["yes or no", "password"])
+def test_control_c_in_the_place_of_an_answer_ends_with_130(
+    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise typer.Abort
+
+    monkeypatch.setattr(typer, "confirm", interrupted)
+    monkeypatch.setattr(typer, "prompt", interrupted)
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    with pytest.raises(typer.Exit) as ended:
+        ask()
+    assert ended.value.exit_code == 130
+    assert "Interrupted." in capsys.readouterr().err
 
 
 def test_a_password_is_never_typed_where_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ def confirm(question: str) -> None:
         is_meant = typer.confirm(question)
     except typer.Abort:
         if sys.stdin.isatty():
-            raise  # Ctrl-C or Ctrl-D
+            raise _interrupted() from None
         typer.echo()  # the question stands on this line
         raise EvenhandError(
             "Nobody can be asked here, so nothing was done. To do it all the same, say --yes."
@@ -35,8 +35,14 @@ def new_password() -> str:
         raise _no_terminal() from None
     except typer.Abort:
         if sys.stdin.isatty():
-            raise
+            raise _interrupted() from None
         raise _no_terminal() from None
+
+
+def _interrupted() -> typer.Exit:
+    """Ctrl-C or Ctrl-D in the place of an answer: as Ctrl-C anywhere else."""
+    typer.echo("\nInterrupted.", err=True)
+    return typer.Exit(130)
 
 
 def _no_terminal() -> EvenhandError:

@@ -2,13 +2,14 @@
 
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli.asking import confirm
 from evenhand.cli.going_on import go_on
-from evenhand.cli.looking import holds_nothing, run_named
+from evenhand.cli.looking import check_storage_exists, holds_nothing, run_named
 from evenhand.cli.options import Json
 from evenhand.cli.printing import print_facts
 from evenhand.cli.run_facts import event_words, result_words, settings_words
@@ -17,6 +18,7 @@ from evenhand.errors import unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from sqlalchemy.orm import Session
 
@@ -73,7 +75,7 @@ def show_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None, 
 
     Example:  evenhand runs show 3f2a
     """
-    with opened(settings_from(home, database)) as service:
+    with _there(home, database) as service:
         found = run_named(service, run)
         events = service.runs.events(found.id, limit=10_000)
         folder = service.home.run(found.id)
@@ -94,7 +96,7 @@ def resume_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
 
     Example:  evenhand runs resume 3f2a
     """
-    with opened(settings_from(home, database)) as service:
+    with _there(home, database) as service:
         found = run_named(service, run)
         if found.place == "terminal":
             go_on(service, found, as_json)
@@ -111,7 +113,7 @@ def cancel_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
     """
     from evenhand.service.run_folder import tidy
 
-    with opened(settings_from(home, database)) as service:
+    with _there(home, database) as service:
         found = run_named(service, run)
         changed = service.runs.cancel(found.id)
         if found.state == "interrupted":  # whoever did it cannot, and there need not be a worker
@@ -132,12 +134,19 @@ def delete_run(
 
     Example:  evenhand runs delete 3f2a
     """
-    with opened(settings_from(home, database)) as service:
+    with _there(home, database) as service:
         found = run_named(service, run)
         if not yes and not as_json:
             confirm(f"Delete {found.id} ({found.title}) and all its files?")
         service.delete_run(found.id)
     _print_json({"deleted": found.id}) if as_json else typer.echo(f"{found.id} is deleted.")
+
+
+def _there(home: Path | None, database: str | None) -> "AbstractContextManager[Service]":
+    """The service of a place that has one: to look for a run must not make a storage."""
+    settings = settings_from(home, database)
+    check_storage_exists(settings)
+    return opened(settings)
 
 
 def _holding(service: "Service") -> "Callable[[Session, Run], None]":

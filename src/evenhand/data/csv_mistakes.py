@@ -6,9 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SEPARATORS = (",", ";", "\t", "|")
 LONGEST_NAME = 60
+END_BYTES = 4096  # white space behind the last value is less than that
 ROW_OF_ARROW = re.compile(r"(got \d+): .*", re.DOTALL)  # Arrow says the whole row
 CLOSE_IT = "Close it, or take it away; a quote within a value is written twice."
 
@@ -32,6 +37,26 @@ def mistake_in_csv(path: Path, separator: str, reason: str) -> str:
         return _first_mistake(lines, separator) or ROW_OF_ARROW.sub(r"\1", reason) + "."
 
 
+def left_open(table: "pa.Table", path: Path) -> str | None:
+    """What to say of a table whose last value was not closed: Arrow takes all lines to the end of the file for it."""
+    last = table.column(table.num_columns - 1)[-1].as_py() if table.num_rows and table.num_columns else None
+    if last is None or "\n" not in last.strip() or _ends_with_a_quote(path):
+        return None
+    column = table.column_names[-1][:LONGEST_NAME]
+    many = last.strip().count("\n") + 1
+    return (
+        f"a quote (\") in the last column, '{column}', is not closed: the last {many:,} lines are one value. {CLOSE_IT}"
+    )
+
+
+def _ends_with_a_quote(path: Path) -> bool:
+    end = b""
+    with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
+        while piece := stream.read(1 << 20):
+            end = (end + piece)[-END_BYTES:]
+    return end.rstrip().endswith(b'"')
+
+
 def _first_mistake(lines: Iterable[str], separator: str) -> str | None:
     reader = csv.reader(lines, delimiter=separator)
     header: list[str] = []
@@ -46,7 +71,10 @@ def _first_mistake(lines: Iterable[str], separator: str) -> str | None:
                 return _open_quote(row, header) if row.last > row.first else _ragged(row, header, separator)
     except csv.Error as error:
         if "field limit" in str(error):  # of the module csv: far more than a value of a table
-            return f'a quote (") in the row that starts on line {line + 1} is not closed. {CLOSE_IT}'
+            return (
+                f"a value in the row that starts on line {line + 1} is longer than {csv.field_size_limit():,} "
+                f'characters. Most likely a quote (") is not closed. {CLOSE_IT}'
+            )
     return None
 
 
@@ -68,8 +96,9 @@ def _open_quote(row: Row, header: list[str]) -> str:
     over = [position for position, value in enumerate(row.values) if "\n" in value or "\r" in value]
     column = f", in the column '{header[over[0]][:LONGEST_NAME]}'," if over and over[0] < len(header) else ""
     return (
-        f'a quote (") opens on line {row.first}{column} and is not closed there, so lines {row.first} to {row.last} '
-        f"are read as one row. {CLOSE_IT}"
+        f"lines {row.first} to {row.last} are read as one row with {_counted(len(row.values), 'value')}, but the first "
+        f'line names {_counted(len(header), "column")}. If they are not one row, a quote (") that opens on line '
+        f"{row.first}{column} is not closed there. {CLOSE_IT}"
     )
 
 

@@ -14,7 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from evenhand.data.column_names import check_unique
-from evenhand.data.csv_mistakes import SEPARATORS, mistake_in_csv, wrong_separator
+from evenhand.data.csv_mistakes import SEPARATORS, left_open, mistake_in_csv, wrong_separator
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
 
@@ -50,7 +50,7 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
     _start(path)
     try:
         table = _parse_csv(path, separator)
-        wrong = wrong_separator(table.column_names, separator)
+        wrong = wrong_separator(table.column_names, separator) or left_open(table, path)
     except (pa.ArrowInvalid, OSError) as error:
         raise EvenhandError(f"Cannot read the table {path}: {_reason(error, path, separator)}") from error
     if wrong is not None:
