@@ -38,8 +38,8 @@ def test_the_option_version_says_what_it_is(capsys: pytest.CaptureFixture[str]) 
     ("options", "message"),
     [
         (["--by", ""], "There is no repair called ''"),
-        (["--confidence", "95"], "--confidence is 95, and must lie between 0 and 1: write 0.95 for 95 %."),
-        (["--confidence", "1"], "--confidence is 1, and must lie between 0 and 1: write 0.95 for 95 %."),
+        (["--confidence", "95"], "The confidence is 95, but it lies above 0 and below 1: write 0.95 for 95 %."),
+        (["--confidence", "1"], "The confidence is 1, but it lies above 0 and below 1: write 0.95 for 95 %."),
         (["--confidence", "99.5"], "write 0.995 for 99.5 %."),
     ],
 )

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
-from evenhand.cli.options import Data, Inputs, Json, with_its_description
+from evenhand.cli.options import Data, Inputs, Json
 
 Tried = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="The model to try.", show_default="built in", callback=with_its_description),
+    typer.Option("--model", "-m", help="The model to try.", show_default="built in"),
 ]
 
 

@@ -5,20 +5,6 @@ from typing import Annotated
 
 import typer
 
-from evenhand.errors import EvenhandError
-
-
-def with_its_description(model: str | None) -> str | None:
-    """A model as named; weights of ours whose description is not beside them are refused before any work."""
-    path = Path(model or "")
-    if path.suffix == ".safetensors" and path.is_file() and not path.with_suffix(".json").is_file():
-        raise EvenhandError(
-            f"{path} holds weights only. Their description, {path.with_suffix('.json').name}, belongs beside them: "
-            "`evenhand train` and `evenhand repair` write both, so copy both into one folder."
-        )
-    return model
-
-
 Data = Annotated[
     str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).", metavar="DATA")
 ]
@@ -48,7 +34,6 @@ Model = Annotated[
         ".ubj (XGBoost), a description (.toml), an address (http), or module:function of your own; for texts also a "
         "Hugging Face directory.",
         show_default="built in",
-        callback=with_its_description,
     ),
 ]
 Inputs = Annotated[

@@ -101,11 +101,12 @@ def repair(
 
       evenhand repair wiki -p religion --network lstm --by pairing
     """
+    from evenhand.measure.sampling import check_confidence
     from evenhand.runs.text_audit import is_text
     from evenhand.service.commands import Command
 
     data = one_data(data, data_option)
-    _check_confidence(confidence)
+    check_confidence(confidence)
     settings: dict[str, Any] = {
         "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
         "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
@@ -177,14 +178,6 @@ def saying_that_nothing_is_kept(is_repair: bool = True) -> Iterator[None]:
             raise
         typer.echo("stopped; nothing was written", err=True)
         raise typer.Exit(130) from None
-
-
-def _check_confidence(confidence: float) -> None:
-    if not 0 < confidence < 1:
-        share = f"{confidence / 100:g}" if 1 < confidence < 100 else "0.95"
-        raise EvenhandError(
-            f"--confidence is {confidence:g}, and must lie between 0 and 1: write {share} for {100 * float(share):g} %."
-        )
 
 
 def _check_texts(for_tables: dict[str, Any]) -> None:

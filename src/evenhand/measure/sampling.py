@@ -96,8 +96,16 @@ def check_precision(half_width: float, confidence: float) -> None:
             f"The half-width is {half_width}, but it is half the length of a share's interval: above 0 and below 0.5, "
             "such as 0.005 for half a percentage point."
         )
+    check_confidence(confidence)
+
+
+def check_confidence(confidence: float) -> None:
+    """The same for the confidence alone."""
     if not 0 < confidence < 1:
-        raise EvenhandError(f"The confidence is {confidence}, but it lies above 0 and below 1, such as 0.95.")
+        share = confidence / 100 if 1 < confidence < 100 else 0.95
+        raise EvenhandError(
+            f"The confidence is {confidence:g}, but it lies above 0 and below 1: write {share:g} for {100 * share:g} %."
+        )
 
 
 def error_share(stage: int) -> float:

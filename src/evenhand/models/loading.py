@@ -19,7 +19,7 @@ from evenhand.files import read_json
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.averaged import FORMAT as AVERAGED
 from evenhand.models.averaged import load_averaged
-from evenhand.models.network import load_network, network_files
+from evenhand.models.network import load_network, network_files, read_description
 
 if TYPE_CHECKING:
     from evenhand.models.adapters.feature_entries import Inputs
@@ -146,7 +146,7 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
     weights_file, description_file = network_files(path)
     if not weights_file.is_file():
         raise EvenhandError(f"There is no file {weights_file}.")
-    averaged = read_json(description_file).get("format") == AVERAGED
+    averaged = read_description(path).get("format") == AVERAGED
     network: nn.Module
     network, description = (
         load_averaged(path, lambda inner: load_module(data, _trusted(inner, path))[0])

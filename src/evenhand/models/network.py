@@ -55,6 +55,17 @@ def network_files(path: Path) -> tuple[Path, Path]:
     return path.with_name(f"{name}.safetensors"), path.with_name(f"{name}.json")
 
 
+def read_description(path: Path) -> dict[str, Any]:
+    """What a network's description says; weights alone are not enough."""
+    weights_file, description_file = network_files(path)
+    if weights_file.is_file() and not description_file.is_file():
+        raise EvenhandError(
+            f"{weights_file} holds weights only. Their description, {description_file.name}, belongs beside them: "
+            "`evenhand train` and `evenhand repair` write both, so copy both into one folder."
+        )
+    return read_json(description_file)
+
+
 def save_network(network: FeedForward, description: dict[str, Any], path: Path) -> None:
     """Write `path`.safetensors and `path`.json."""
     save_weights(network, {"format": FORMAT, "widths": list(network.widths), **description}, path)
@@ -79,7 +90,7 @@ def load_weights(
 ) -> tuple[Network, dict[str, Any]]:
     """A network that `make` builds from its description, with its weights."""
     weights_file, description_file = network_files(path)
-    description = read_json(description_file)
+    description = read_description(path)
     if description.get("format") != expected:
         raise EvenhandError(f"{description_file} does not describe a network: its format is not '{expected}'.")
     try:

@@ -7,9 +7,8 @@ from typing import Any, Protocol
 import torch
 
 from evenhand.errors import EvenhandError, unknown_name
-from evenhand.files import read_json
 from evenhand.models.loading import BUILTIN
-from evenhand.models.network import network_files
+from evenhand.models.network import network_files, read_description
 from evenhand.models.recurrent import CELLS, FORMAT, Recurrent, load_recurrent, save_recurrent
 from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
 from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier, word_vectors
@@ -140,7 +139,7 @@ def check_choice(corpus_name: str, network: str | None, model: str | None) -> No
 
 def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> RecurrentText:
     _, description_file = network_files(path)
-    kind = read_json(description_file).get("format")
+    kind = read_description(path).get("format")
     network, description = load_recurrent(path, kind if kind in (BLIND, AVERAGED) else FORMAT)
     _check_fit(description, corpus, vectors, network, description_file)
     most_words = description.get("most_words")
