@@ -20,7 +20,7 @@ from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.methods.registry import make_method
 from evenhand.models.devices import one_thread
-from evenhand.runs.subject import classifier_of
+from evenhand.runs.subject import subject_of
 from evenhand.search.search import Limits, Search
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
@@ -56,7 +56,7 @@ def main() -> None:
         pipeline = fitted(data, last)
         for protected in ("sex", "age"):
             for method in METHODS:
-                model, _ = classifier_of(data, pipeline, device)
+                model = subject_of(data, pipeline, ["sex"], device).classifier
                 space = TableSpace(data.schema, [protected])
                 search = Search(model, space, make_method(method), seed=0, limits=LIMITS, sink=lambda findings: None)
                 with one_thread(device):

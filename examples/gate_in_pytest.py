@@ -2,7 +2,8 @@
 
 # %% [markdown]
 # `assert_fair` measures the rate of discriminatory people in the data and fails if it is not clearly below the limit.
-# First a model that reads no protected attribute: no change of sex can change its label, so the limit holds.
+# First a model that does not read sex at all. No change of sex can change its label, so there is nothing to test: that
+# is not to keep to the limit, and the message has the differences between the groups instead.
 
 # %%
 from pathlib import Path
@@ -24,11 +25,15 @@ def without_sex(frame: pd.DataFrame) -> np.ndarray:
     return blind.predict_proba(frame.drop(columns="sex"))
 
 
-evenhand.assert_fair(without_sex, "census", protected=["sex"], max_rate=0.001)
-print("the pipeline without sex keeps to the limit")
+try:
+    evenhand.assert_fair(without_sex, "census", protected=["sex"], max_rate=0.001)
+except AssertionError as error:
+    print(error)
+else:
+    raise SystemExit("there was nothing to test")
 
 # %% [markdown]
-# The same limit for a pipeline that reads sex. The message has the rate, its interval and the clearest pairs.
+# A limit for a pipeline that reads sex. The message has the rate, its interval and the clearest pairs.
 
 # %%
 try:

@@ -37,6 +37,11 @@ def by_sex(threshold: float = 14.5) -> nn.Linear:
     return linear([1.0, 1.0, 1.0, 0.0], -threshold)
 
 
+def by_sex_and_city() -> nn.Linear:
+    """The same; it reads the city too, and decides by it never."""
+    return linear([1.0, 1.0, 1.0, 0.01], -14.5)
+
+
 def blind() -> nn.Linear:
-    """Approves above 14.5 whatever the sex."""
-    return linear([0.0, 1.0, 1.0, 0.0], -14.5)
+    """Approves above 14.5 whatever the sex, which it reads without ever deciding by it."""
+    return linear([0.01, 1.0, 1.0, 0.0], -14.5)

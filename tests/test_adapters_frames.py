@@ -129,7 +129,7 @@ def test_columns_that_the_schema_lacks_are_named() -> None:
     frame = features[["age", "income"]].assign(height=1.8, shoe_size=44)
     with pytest.raises(EvenhandError, match=r"'height', 'shoe_size'.*It has: age, sex, job, region_code"):
         wrap_estimator(data, LogisticRegression().fit(frame, label), None)
-    with pytest.raises(EvenhandError, match=r"2 columns without names.*6 attributes"):
+    with pytest.raises(EvenhandError, match=r"2 columns without names.*6: age"):
         wrap_estimator(data, LogisticRegression().fit(frame[["age", "income"]].to_numpy(), label), None)
 
 

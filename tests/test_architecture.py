@@ -12,7 +12,7 @@ import evenhand
 PACKAGE = Path(evenhand.__file__).parent
 LAYERS = [
     {"errors"},
-    {"files"},
+    {"files", "mistakes"},
     {"data", "text"},
     {"models"},
     {"search"},

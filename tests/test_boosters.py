@@ -98,7 +98,7 @@ def test_boosters_without_names_read_a_column_per_attribute(make: Any) -> None:
     expected = model.predict(matrix if make is lightgbm_model else xgboost.DMatrix(matrix))
     labels = conformance(wrap_booster(data, model, None), data).classifier.outputs(codes_of(data)).labels
     assert labels.tolist() == labels_of(expected)
-    with pytest.raises(EvenhandError, match=r"3 columns without names.*6 attributes: age, sex"):
+    with pytest.raises(EvenhandError, match=r"3 columns without names.*6: age, sex"):
         wrap_booster(data, make(data, matrix[:, :3]), None)
 
 

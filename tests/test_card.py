@@ -15,8 +15,9 @@ from typer.testing import CliRunner
 import evenhand
 from evenhand.cli.card import card
 from evenhand.errors import EvenhandError
-from evenhand.report.card import card_run, escaped, fenced, render_section
+from evenhand.report.card import NO_PEOPLE, card_run, escaped, fenced, render_section
 from evenhand.report.card_file import BEGIN, END
+from evenhand.report.page import FROM_NOBODY
 from evenhand.report.text import percent
 from evenhand.report.text_page import example_pairs
 from tests.doc_blocks import parse_command
@@ -86,11 +87,31 @@ def test_rates_have_their_population_and_interval(runs: dict[str, Path]) -> None
 
 
 def test_the_clearest_pairs_are_in_words(runs: dict[str, Path]) -> None:
-    text, summary = run(runs["audit"]), summary_of(runs["audit"])
+    text, summary = run(runs["audit"], "--with-people"), summary_of(runs["audit"])
     for example in summary["examples"][:2]:
         assert escaped(example["description"]) in text
         assert all(escaped(side["label"]) in text for side in example["sides"])
     assert escaped(summary["examples"][2]["description"]) not in text
+
+
+@pytest.mark.parametrize("kind", ["audit", "repair", "text"])
+def test_nobody_of_the_data_is_in_a_card_unless_asked_for(runs: dict[str, Path], kind: str) -> None:
+    pairs = card_run(summary_of(runs[kind]), with_people=True).pairs
+    text, asked = run(runs[kind]), run(runs[kind], "--with-people")
+    assert pairs
+    for pair in pairs:
+        assert escaped(pair[0]) in asked
+        assert not any(escaped(line) in text for line in pair if line != "Two texts")
+    assert NO_PEOPLE in text
+    assert NO_PEOPLE not in asked
+
+
+def test_samples_that_nobody_is_may_be_shown(runs: dict[str, Path]) -> None:
+    summary = summary_of(runs["audit"])
+    summary["examples"][0]["origin"] = FROM_NOBODY
+    found = card_run(summary)
+    assert [pair[0] for pair in found.pairs] == [summary["examples"][0]["description"]]
+    assert NO_PEOPLE in found.limits
 
 
 @pytest.mark.parametrize("kind", ["audit", "measure", "repair", "text"])
@@ -281,6 +302,7 @@ def test_a_run_that_ended_early_says_why(runs: dict[str, Path]) -> None:
 
     assert ended("completed") == []
     assert ended("interrupted")[0].startswith("The run was interrupted:")
+    assert ended("budget-spent")[0].startswith("The budget of rows for the model was spent on the way:")
     assert ended("model-failed")[0].startswith("The model failed on the way:")
 
 
@@ -296,7 +318,8 @@ def test_a_model_or_data_from_python_are_said_to_be(runs: dict[str, Path]) -> No
     def by_code(codes: NDArray[np.float32]) -> NDArray[np.float64]:
         return (codes[:, 0] > 1).astype(float)
 
-    measured = evenhand.measure_table("credit", "sex", model=by_code, inputs="codes", half_width=0.1).summary
+    settings: dict[str, Any] = {"inputs": "codes", "half_width": 0.1, "accept_poor_model": True}
+    measured = evenhand.measure_table("credit", "sex", model=by_code, **settings).summary
     section = render_section([card_run(measured)], "1")
     assert "--inputs codes" in card_run(measured).command
     assert "have to be passed from Python again" in section
@@ -309,10 +332,10 @@ def test_a_model_or_data_from_python_are_said_to_be(runs: dict[str, Path]) -> No
 
 def test_strong_words_are_left_out(runs: dict[str, Path]) -> None:
     summary = summary_of(runs["text"])
-    assert card_run(summary).pairs
+    assert card_run(summary, with_people=True).pairs
     for example in summary["examples"]:
         example["text"] += " shit"
-    assert not card_run(summary).pairs
+    assert not card_run(summary, with_people=True).pairs
 
 
 def test_data_cannot_write_markup(runs: dict[str, Path]) -> None:

@@ -13,6 +13,9 @@ from evenhand.cli.main import app
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.loading import load_module
+from evenhand.report.text import progress_text
+from evenhand.runs.audit import audit
+from evenhand.search.search import Progress
 from tests.doc_blocks import evenhand
 
 
@@ -49,6 +52,22 @@ def test_settings_that_no_repair_can_have(
     assert evenhand(["repair", "census", "-p", "sex", "--out", str(tmp_path / "out"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("left", "words"), [(75.0, ", 1 min 15 s left"), (54_146_883.0, ""), (86_400.0, ", 24 h 0 min left")]
+)
+def test_progress_makes_no_silly_estimates(left: float, words: str) -> None:
+    line = progress_text("census/sex", Progress("local", 10, 1, 2000, 0, 3.0, left))
+    assert line == f"census/sex  10 walks, local steps 1/2,000, 0 findings{words}"
+    assert "left" not in progress_text("census/sex", Progress("local", 10, 2000, 2000, 0, 3.0, 0.0))
+
+
+def test_a_setting_that_there_is_none_of() -> None:
+    with pytest.raises(EvenhandError, match=r"^There is no setting called 'max_second'; did you mean 'max_seconds'\?$"):
+        audit("census", "sex", max_second=3)
+    with pytest.raises(EvenhandError, match=r"^The setting 'max-seconds' is -1: it must be greater than 0\.$"):
+        audit("census", "sex", max_seconds=-1)
 
 
 @pytest.mark.parametrize("command", ["audit", "repair", "model"])

@@ -144,7 +144,8 @@ def test_rates_are_those_of_the_possible() -> None:
     data = dataset_of(schema, 300, seed=2)
     real = data.codes[[is_possible(row) for row in data.codes]]
     hits = sum(truth(row, [0, 4]) for row in real)
-    rates = data_rates(data, *discriminatory_rows(model, space, data))
+    found_people = discriminatory_rows(model, space, data)
+    rates = data_rates(data, found_people.rows, found_people.hit)
     assert (rates["all"].discriminatory, rates["all"].samples) == (hits, len(real))
     assert rates["all"].population == "all rows of world that its rules call possible"
     by_part = people_rates(model, space, data)

@@ -93,3 +93,14 @@ def test_a_ragged_row_that_speaks_of_utf8_is_ragged_and_is_not_shown(tmp_path: P
         read_table(tmp_path / "t.csv")
     assert "Jane" not in str(raised.value)
     assert "Save it as UTF-8" not in str(raised.value)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1"])
+def test_a_header_that_is_not_utf8(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "t.csv").write_bytes("größe,alter\n1,2\n".encode(encoding))
+    with pytest.raises(
+        EvenhandError, match=r"names of the columns, in its first line, are not written in UTF-8\. Save"
+    ):
+        read_table(tmp_path / "t.csv")
+    with pytest.raises(EvenhandError, match="iconv -f CP1252 -t UTF-8"):
+        infer_file(tmp_path / "t.csv", "alter")

@@ -1,5 +1,6 @@
 """The built-in data: complete, and encoded as the study did."""
 
+import io
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from evenhand.data.dataset import Dataset, encode, load_dataset
+from evenhand.data.column_names import numbered
+from evenhand.data.dataset import Dataset, encode, load_dataset, load_schema
 from evenhand.data.infer import infer_file
 from evenhand.data.schema import Schema
 from evenhand.data.tables import read_table, saved_split, text_column
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, TableWarning
 
 
 def out_of_domain(data: Dataset) -> dict[str, int]:
@@ -148,11 +152,37 @@ def test_a_parquet_file_keeps_the_meaning_of_its_types(tmp_path: Path) -> None:
         encode(schema, frame)
 
 
-def test_a_repeated_column_is_refused(schema_file: Path) -> None:
+def test_a_repeated_column_of_a_csv_file_is_numbered_and_said(schema_file: Path) -> None:
     table = schema_file.parent / "people.csv"
-    table.write_text(table.read_text().replace("id;", "age;", 1))
-    with pytest.raises(EvenhandError, match=r"several columns called 'age'\. Rename"):
-        load_dataset(str(schema_file))
+    table.write_text("age;" + table.read_text().replace("\n", "\n77;").removesuffix("77;"))
+    with pytest.warns(TableWarning, match="2 columns are called 'age'; they are read as 'age', 'age.1'"):
+        frame = read_table(table, ";")
+    expected = pd.read_csv(table, sep=";", dtype=str)
+    assert list(frame.columns) == list(expected.columns)
+    assert frame["age"].tolist() == expected["age"].tolist() == ["77"] * len(frame)
+    assert frame["age.1"].tolist() == expected["age.1"].tolist()
+
+
+NAMES = st.lists(st.sampled_from(["a", "a", "b", "a.1", "a.2", "a.1.1", "", "Unnamed: 1"]), min_size=2, max_size=8)
+
+
+@given(NAMES)
+def test_headers_are_numbered_as_pandas_does(header: list[str]) -> None:
+    row = ",".join("x" * len(header))
+    expected = pd.read_csv(io.StringIO(f"{','.join(header)}\n{row}\n"), index_col=False)
+    assert numbered(header) == list(expected.columns)
+    assert len(set(numbered(header))) == len(header)
+
+
+def test_a_repeated_column_in_memory_is_refused() -> None:
+    schema = load_schema("census")
+    frame = pd.DataFrame([[0] * 3], columns=["age", "age", "x"])
+    with pytest.raises(EvenhandError, match="has no column"):
+        encode(schema, frame)
+    columns = [attribute.column for attribute in schema.attributes] + [schema.label.column]
+    twice = pd.DataFrame([[0] * (len(columns) + 1)], columns=[*columns, columns[0]])
+    with pytest.raises(EvenhandError, match=rf"several columns called '{columns[0]}'\. Rename"):
+        encode(schema, twice)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +242,7 @@ def test_a_csv_file_may_hold_line_breaks_and_must_be_utf8(tmp_path: Path) -> Non
     (tmp_path / "a.csv").write_text('a,b\n"x\ny",1\n')
     assert read_table(tmp_path / "a.csv")["a"].tolist() == ["x\ny"]
     (tmp_path / "a.csv").write_bytes("a,b\nü,1\n".encode("latin-1"))
-    with pytest.raises(EvenhandError, match=r"invalid UTF8 data\. It is not UTF-8: Save it as UTF-8"):
+    with pytest.raises(EvenhandError, match=r"values of column 1 are not written in UTF-8\. Save it as UTF-8"):
         read_table(tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("a,b\nü,1\n", encoding="utf-16")
     with pytest.raises(EvenhandError, match=r"it is written in UTF-16\. Save it as UTF-8"):

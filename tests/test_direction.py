@@ -3,14 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.direction import Tally, directions, look
+from evenhand.measure.direction import Tally, directions, label_directions, look
 from evenhand.measure.groups import Group, group_figures
 from evenhand.measure.people import people_rates
+from evenhand.report.text import label_pair_texts
+from evenhand.runs.measure import measure_table
+from evenhand.runs.measure_tables import tables_of
 from evenhand.search.space import TableSpace
-from tests.worlds import classifier_of, linear, schema_of
+from tests.worlds import all_variants, classifier_of, dataset_of, labels_of, linear, schema_of
 
 
 def tallied(module: nn.Module, space: TableSpace, rows: list[list[int]]) -> Tally:
@@ -42,6 +45,87 @@ def test_few_combinations_one_by_one_and_many_by_attribute() -> None:
     assert [standing.favourable for standing in first.standings] == [1, 1, 0, 0]
     assert (second.favoured, second.loses) == (None, None)
     assert {standing.favourable for standing in second.standings} == {0.5}
+
+
+class Ladder(nn.Module):
+    """Three labels by how high a0 + a1 is; a2 = 1 turns the order of the lower two round."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        step = (x[:, 0] + x[:, 1]).clamp(0, 5).div(2).floor().long()
+        step = torch.where((x[:, 2] == 1) & (step < 2), 1 - step, step)
+        return nn.functional.one_hot(step, 3).float() * 9
+
+
+def test_with_three_classes_the_direction_is_said_for_each_pair_of_labels() -> None:
+    """Against plain counting over all samples of the domain, one by one."""
+    schema = schema_of([(0, 3), (0, 3), (0, 1)], classes=3)
+    space, domain = TableSpace(schema, ["a0"]), all_variants(schema, [0, 1, 2], [0, 0, 0])
+    found = look(classifier_of(Ladder()), space, torch.tensor(domain, dtype=torch.float32))
+    tally = Tally(space.variant_count, 3)
+    tally.add(len(domain), found.won, found.there, found.labels)
+    said = {(one.label, one.instead_of): one for one in label_directions(tally, space)}
+    for better, worse in ((1, 0), (2, 0), (2, 1)):
+        samples, got, either = 0, [0] * 4, [0] * 4
+        for row in domain:
+            labels = labels_of(Ladder(), all_variants(schema, [0], row)).tolist()
+            if {better, worse} <= set(labels):
+                samples += 1
+                for value, label in enumerate(labels):
+                    got[value] += label == better
+                    either[value] += label in (better, worse)
+        one = said.pop((f"class {better}", f"class {worse}"))
+        assert one.samples == samples > 0
+        [direction] = one.directions
+        shares = {standing.value: standing.favourable for standing in direction.standings}
+        assert shares == {str(value): got[value] / either[value] for value in range(4) if either[value]}
+    assert not said
+
+
+def test_pairs_of_labels_are_weighted_like_all_else() -> None:
+    """A weight of 3 counts as the same person three times."""
+    space = TableSpace(schema_of([(0, 3), (0, 3), (0, 1)], classes=3), ["a0"])
+    rows = torch.tensor([[0.0, 0, 0], [0, 1, 1], [0, 2, 0], [0, 3, 1]])
+    weights = torch.tensor([3, 1, 2, 1])
+    weighted, repeated = Tally(space.variant_count, 3), Tally(space.variant_count, 3)
+    found = look(classifier_of(Ladder()), space, rows)
+    assert found.hit.all()
+    weighted.add(4, found.won, found.there, found.labels, weights)
+    often = look(classifier_of(Ladder()), space, rows.repeat_interleave(weights, dim=0))
+    repeated.add(7, often.won, often.there, often.labels)
+    said = [
+        {one.label + one.instead_of: one.directions for one in label_directions(t, space)} for t in (weighted, repeated)
+    ]
+    assert said[0] == said[1] != {}
+
+
+def test_pairs_of_labels_by_attribute_where_there_are_many_combinations() -> None:
+    space = TableSpace(schema_of([(0, 3), (0, 3), (0, 1)], classes=3), ["a0", "a1"])
+    found = look(classifier_of(Ladder()), space, torch.tensor([[0.0, 0, 0], [0, 0, 1]]))
+    tally = Tally(space.variant_count, 3)
+    tally.add(2, found.won, found.there, found.labels)
+    for one in label_directions(tally, space):
+        assert [direction.attribute for direction in one.directions] == ["a0", "a1"]
+        if one.label == "class 2":
+            assert [direction.favoured for direction in one.directions] == ["3", "3"]
+    with_two = TableSpace(schema_of([(0, 2), (0, 3)]), ["a0"])
+    assert label_directions(tallied(linear([1.0, 1.0], -2.5), with_two, [[0, 1]]), with_two) == []
+
+
+def test_a_measurement_says_who_gets_which_label_instead_of_which() -> None:
+    data = dataset_of(schema_of([(0, 3), (0, 3), (0, 1)], classes=3), 200, seed=0)
+    summary = measure_table(
+        data, "a0", model=Ladder(), half_width=0.05, changes=1, inputs="codes", accept_poor_model=True
+    ).summary
+    for rate in summary["measured"][0]["populations"]:
+        assert {(pair["label"], pair["instead_of"]) for pair in rate["label_pairs"]} == {
+            ("class 1", "class 0"), ("class 2", "class 0"), ("class 2", "class 1"),
+        }  # fmt: skip
+    titles = [table.title for table in tables_of(summary)]
+    assert "how often each a0 gets ‘class 2’ instead of ‘class 1’, where both occur" in titles
+    assert not [title for title in titles if "among discriminatory samples" in title]
+    pairs = summary["measured"][0]["populations"][0]["label_pairs"]
+    [text] = [text for pair in pairs for text in label_pair_texts(pair) if "get ‘class 2’ and others ‘class 1’" in text]
+    assert "a0 3 gets ‘class 2’ most often (100.0%)" in text
 
 
 def test_no_discrimination_has_no_direction() -> None:

@@ -22,6 +22,7 @@ from evenhand.cli.main import app
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from tests.adapter_world import raw_people
+from tests.doc_blocks import evenhand
 from tests.test_http_endpoint import Server, score, serving
 
 Asked = Callable[[pd.DataFrame], NDArray[np.int64]]  # raw rows to classes, by the framework alone
@@ -209,7 +210,7 @@ def keras_file(folder: Path) -> Case:
     model = keras.Sequential(layers)
     model.layers[0].set_weights([2 * weight for weight in model.layers[0].get_weights()])
     model.save(folder / "net.keras")
-    return Case([described(folder, "net.keras")], classes_of(model))
+    return Case([described(folder, "net.keras"), "--accept-poor-model"], classes_of(model))  # nobody has trained it
 
 
 def own_function(folder: Path) -> Case:
@@ -294,8 +295,11 @@ def test_a_model_that_is_worse_than_one_label_is_remarked(folder: Path, monkeypa
     (folder / "turned.py").write_text("def no(frame):\n    return 1.0 * (frame['income'] < 5)\n")
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
-    shown = CliRunner().invoke(app, ["model", "people.toml", "--model", "turned:no"]).stdout
-    assert "that is less: are the classes" in " ".join(shown.split())
+    words = ["model", "people.toml", "--model", "turned:no"]
+    assert "classes seem to be in another order: as yes, no" in str(CliRunner().invoke(app, words).exception)
+    shown = CliRunner().invoke(app, [*words, "--accept-poor-model"]).stdout
+    assert shown.startswith("warning")
+    assert "that is no more: are the classes" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("trouble", ["gone", "nonsense", "fewer rows"])
@@ -328,3 +332,17 @@ def bare_endpoint(frame: pd.DataFrame) -> NDArray[np.int64]:
     """What the server answers, without the server."""
     people = json.loads(frame.to_json(orient="records"))
     return np.array([score(person) > 0.5 for person in people], dtype=np.int64)
+
+
+def test_a_spent_budget_is_no_error_of_the_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = folder / "spent"
+    with serving() as server:
+        (folder / "spent.toml").write_text(f'url = "{server.url}"\nbudget = 1000\nbatch = 100\n')
+        words = ["audit", str(folder / "people.toml"), "--model", str(folder / "spent.toml"), "-p", "sex"]
+        assert evenhand([*words, "--seeds", "60", "--steps", "400", "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert "ended when the budget of rows for the model was spent" in " ".join(said.out.split())
+    assert "error of the model" not in said.out
+    assert f"The budget of 1,000 rows for {server.url} is spent" in said.err
+    assert f"What was found until then is kept in {out}" in said.err
+    assert json.loads((out / "summary.json").read_text())["search"]["stopped"] == "budget-spent"

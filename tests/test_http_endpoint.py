@@ -333,7 +333,10 @@ def test_a_rate_limit_spreads_requests() -> None:
     [
         ({"url": "ftp://models/predict"}, "model.toml is wrong at url: it must be an address such as"),
         ({"url": "https://me:secret@models/predict"}, "a password does not belong"),
-        ({"url": "http://models/predict", "bach": 5}, "model.toml is wrong at bach"),
+        (
+            {"url": "http://models/predict", "bach": 5},
+            "model.toml is wrong at bach: there is no setting called 'bach'; did you mean 'batch'",
+        ),
         ({"url": "http://models/predict", "retries": -1}, "model.toml is wrong at retries"),
         ({"url": "http://models/predict", "headers": {"A": "env:NOT_SET_ANYWHERE"}}, "NOT_SET_ANYWHERE, which is not"),
         ({"url": "http://models/predict", "headers": {"A": "line\nbreak-secret"}}, "the header 'A' has"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenhand.cli.data import _values
 from evenhand.data.attribute import Attribute
 from evenhand.data.impossible import Impossible
 
@@ -107,3 +108,23 @@ def test_bounds_name_the_bins_all_of_whose_numbers_they_hold(width: int, low: in
             Impossible.of({"n": {"below": bound}, "sex": "F"}, [number, other])
         return
     assert Impossible.of({"n": {"below": bound}, "sex": "F"}, [number, other]).codes[0].tolist() == wanted
+
+
+def test_words_of_a_wide_domain_are_made_only_where_they_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    text = Attribute.text
+
+    def counted(self: Attribute, code: int) -> str:
+        made.append(code)
+        return text(self, code)
+
+    monkeypatch.setattr(Attribute, "text", counted)
+    money = Attribute.model_validate(
+        {"name": "amount", "kind": "number", "type": "integer", "step": 1, "unit": "EUR", "domain": [-100, 9_000_000]}
+    )
+    rule = Impossible.of({"amount": ["1,234,567 EUR", "−50 EUR", 20], "sex": "F"}, [money, *ATTRIBUTES])
+    assert (np.flatnonzero(rule.codes[0]) - 100).tolist() == [-50, 20, 1_234_567]
+    with pytest.raises(ValueError, match=r"'much', which is no value of 'amount'; use bounds such as .* −100 EUR, −99"):
+        Impossible.of({"amount": "much", "sex": "F"}, [money, *ATTRIBUTES])
+    assert _values(money) == "−100 EUR, −99 EUR, … 9,000,000 EUR"
+    assert len(made) < 50

@@ -78,18 +78,23 @@ def test_kinds_and_types() -> None:
         "branch": ("category", "integer"),
         "risk": ("ordered", "text"),
         "member": ("category", "boolean"),
+        **dict.fromkeys(["person_id", "joined", "note", "country"], ("pass", None)),
     }
     assert found["risk"].categories == ["low", "medium", "high"]
     assert found["zip"].categories == ["10115", "20095", "50667", "80331"]
 
 
-def test_what_is_set_aside_and_why() -> None:
+def test_what_passes_and_why() -> None:
     found = inferred(people())
     reasons = {"person_id": "identifier", "joined": "dates", "note": "free text", "country": "same value in every row"}
-    assert set(found.set_aside) == set(reasons)
+    assert set(found.passed) == set(reasons)
+    assert not found.set_aside
     for column, reason in reasons.items():
-        assert reason in found.set_aside[column]
-        assert f'# - "{column}": {found.set_aside[column]}' in " ".join(found.toml.split("\n#  "))
+        assert reason in found.passed[column]
+        assert reason in found.notes[column][0]
+        assert attributes(found)[column].kind == "pass"
+    data = dataset_from(people(), "approved")
+    assert data.decoder.frame(data.exact)[list(reasons)].equals(people()[list(reasons)])
 
 
 def test_numbers_keep_their_own_resolution() -> None:
@@ -139,19 +144,22 @@ def test_missing_values_of_categories_are_a_category() -> None:
     assert Decoder(data.schema).frame(data.codes)["it"].isna().sum() == 10
 
 
-def test_missing_numbers_are_looked_at_with_the_median() -> None:
-    found = inferred(with_column([10.0, None, 20.0, 30.0] * 10))
+def test_missing_numbers_are_a_value_of_their_own() -> None:
+    frame = with_column([10.0, None, 20.0, 30.0] * 10)
+    found = inferred(frame)
     number = attributes(found)["it"]
-    assert number.missing.code == 20
-    assert not number.is_missing(20)
-    assert any("with the median" in note for note in found.notes["it"])
+    assert (number.missing.own, number.span, number.text(number.domain[1])) == (True, (10, 30), "unknown")
+    assert any("a value of its own" in note for note in found.notes["it"])
+    data = dataset_from(frame, "approved")
+    assert (data.codes == data.clipped).all()
+    assert Decoder(data.schema).frame(data.codes)["it"].equals(frame["it"])
 
 
 def test_numbers_with_markers_for_what_is_missing(tmp_path: Path) -> None:
     frame = with_column(["7", "?", "12", "NA", "9", "n/a", "1"] * 8)
     frame.to_csv(tmp_path / "t.csv", index=False)
     number = attributes(infer_file(tmp_path / "t.csv", "approved"))["it"]
-    assert (number.kind, number.type, number.domain) == ("number", "float", (1, 12))
+    assert (number.kind, number.type, number.domain) == ("number", "float", (1, 13))
     assert number.missing.value == ["?", "NA", "n/a"]
     words = with_column(["a", "?", "b", "NA"] * 10)
     words.to_csv(tmp_path / "w.csv", index=False)
@@ -192,7 +200,7 @@ def test_rare_categories_are_grouped() -> None:
     assert city.text(39) == "other"
     check_round_trip(found.schema)
     many = inferred(with_column([f"street {number}" for number in range(100)] * 2))
-    assert "100 different values, and the 39 commonest cover 39% of the rows" in many.set_aside["it"]
+    assert "100 different values, and the 39 commonest cover 39% of the rows" in many.passed["it"]
 
 
 @pytest.mark.parametrize(
@@ -328,9 +336,7 @@ def test_decoded_rows_are_what_pandas_read(tmp_path: Path) -> None:
     (tmp_path / "people.toml").write_text(found.toml)
     data = load_dataset(str(tmp_path / "people.toml"))
     read = pd.read_csv(path)[data.schema.names]
-    decoded = Decoder(data.schema).frame(data.codes)
-    pd.testing.assert_frame_equal(decoded.drop(columns="level"), read.drop(columns="level"))
-    assert decoded["level"].dtype == read["level"].dtype
+    pd.testing.assert_frame_equal(data.decoder.frame(data.exact), read)
 
 
 def test_frames_of_every_library_say_the_same() -> None:
@@ -384,6 +390,56 @@ def test_what_is_inferred_fits_its_file(
         return
     (folder / "t.toml").write_text(found.toml, encoding="utf-8")
     data = load_dataset(str(folder / "t.toml"))
-    assert data.schema == found.schema == Schema.load(folder / "t.toml")
+    assert data.schema.names == found.schema.names
+    assert found.schema.model_dump_json() == Schema.load(folder / "t.toml").model_dump_json()
     assert (data.codes == data.clipped).all()
     check_round_trip(found.schema)
+
+
+def test_a_column_without_a_name_is_set_aside_by_its_place() -> None:
+    frame = pd.DataFrame({"": range(8), "age": [20, 30] * 4, "sex": list("mmff") * 2, "y": [0, 1] * 4})
+    assert infer_schema(frame, "y").set_aside == {"column 1": "it has no name in the table"}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"columns": ["gender", "age"]}, ["gender", "age"]),
+        ({"columns": ["age", "approved", "gender"]}, ["gender", "age"]),
+        ({"columns": ["age", "gender", "income"], "drop": ["income"]}, ["gender", "age"]),
+    ],
+)
+def test_only_the_columns_that_are_asked_for(options: dict[str, Any], expected: list[str]) -> None:
+    found = infer_schema(people(), "approved", **options)
+    assert sorted(found.schema.names) == sorted(expected)
+    assert found.schema.label.column == "approved"
+    assert "Left out, as asked: " in found.toml
+    data = dataset_from(people(), "approved", **options)
+    assert sorted(data.schema.names) == sorted(expected)
+
+
+def test_dropped_columns_are_left_out_and_nothing_else() -> None:
+    every = infer_schema(people(), "approved")
+    found = infer_schema(people(), "approved", drop=["age"])
+    assert found.schema.names == [name for name in every.schema.names if name != "age"]
+    assert "# Left out, as asked: age.\n" in found.toml
+    assert "Left out" not in every.toml
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"drop": ["approved"]}, "'approved' is left out, but also asked for"),
+        ({"protected": ["gender"], "drop": ["gender"]}, "'gender' is left out, but also asked for"),
+        ({"protected": ["gender"], "columns": ["age", "income"]}, "'gender' is left out, but also asked for"),
+        ({"steps": {"income": 5}, "columns": ["age", "gender"]}, "'income' is left out, but also asked for"),
+        ({"columns": ["aeg"]}, "There is no column 'aeg'. Did you mean 'age'"),
+        ({"drop": ["aeg"]}, "There is no column 'aeg'. Did you mean 'age'"),
+        ({"columns": ["age"]}, "two are needed"),
+        ({"columns": []}, "two are needed"),
+    ],
+)
+def test_columns_cannot_be_both_wanted_and_left_out(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(EvenhandError) as caught:
+        infer_schema(people(), "approved", **options)
+    assert message in str(caught.value)

@@ -67,7 +67,7 @@ def test_small_numbers_stay_numbers(name: str, values: list[int]) -> None:
 
 
 def test_words_are_suggested_for_codes(tmp_path: Path) -> None:
-    frame = table(sex=[0, 1], grade=["a", "b"]).assign(y=np.arange(ROWS) % 2)
+    frame = table(sex=[0, 1], grade=["a", "b", "a"]).assign(y=np.arange(ROWS) % 2)
     found = infer_csv(tmp_path, frame)
     assert found.toml.count('# words = ["…", "…"]\n') == 2  # of sex and of the label
     filled = found.toml.replace('# words = ["…", "…"]', 'words = ["this", "that"]')
@@ -85,8 +85,8 @@ def test_telephone_numbers_are_identifiers() -> None:
         wealth=draws.integers(10**6, 10**8, ROWS),
     )
     found = infer_schema(frame, "y")
-    assert {"contact", "phone"} <= set(found.set_aside)
-    assert "identifier" in found.set_aside["phone"]
+    assert {"contact", "phone"} <= set(found.passed)
+    assert "identifier" in found.passed["phone"]
     assert attribute(found, "wealth").kind == "number"
 
 
@@ -131,7 +131,7 @@ def test_a_notation_that_does_not_fit_all_columns_is_not_taken(tmp_path: Path) -
     found = infer_csv(tmp_path, table(price=prices, share=["0.25", "1.5"]))
     assert found.schema.notation == Notation()
     assert attribute(found, "share").kind == "number"
-    assert "written in several ways, such as '0,5'" in found.set_aside["price"]
+    assert "written in several ways, such as '0,5'" in found.passed["price"]
 
 
 WRITTEN = [
@@ -176,8 +176,8 @@ def test_signs_in_numbers_are_a_reason_to_set_aside(
         value.replace("9", str(number)).replace("7", str(number)) for number in range(different) for value in values
     ]
     found = infer_csv(tmp_path, table(size=["s", "m"], salary=more[:ROWS]))
-    assert f"its numbers have a {sign} sign" in found.set_aside["salary"]
-    assert "take the sign out of the table" in found.set_aside["salary"]
+    assert f"its numbers have a {sign} sign" in found.passed["salary"]
+    assert "take the sign out of the table" in found.passed["salary"]
 
 
 def test_values_that_no_notation_reads_are_named(tmp_path: Path) -> None:

@@ -101,10 +101,13 @@ def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
         ({"values": ["a", "b"], "also": {"a": ["A"]}}, "'a' stands twice in the form 'word' of the value 'a'"),
         ({"values": ["a", "b"], "form": [{"name": "f", "words": {"a": ["x"]}}]}, "the value 'b' has no word"),
         ({"values": ["a", "b"], "form": [{"name": "f", "words": {"a": ["x"], "b": []}}]}, "the value 'b' has no word"),
-        ({"values": ["a", "b"], "colour": 1}, "attribute 1 ('faith'), colour: Extra inputs are not permitted"),
+        (
+            {"values": ["a", "b"], "colour": 1},
+            "attribute 1 ('faith'), colour: there is no setting called 'colour'; known: name,",
+        ),
         (
             {"values": ["a", "b"], "form": [{"name": "f", "words": {}, "alinged": True}]},
-            "attribute 1 ('faith'), form 1 ('f'), alinged: Extra inputs",
+            "form 1 ('f'), alinged: there is no setting called 'alinged'; did you mean 'aligned'?",
         ),
         (
             {"values": ["a", "b"], "form": [{"name": "f", "aligned": True, "words": {"a": ["x"], "b": ["y", "z"]}}]},
@@ -125,7 +128,7 @@ def test_the_example_of_the_documentation_works(tmp_path: Path) -> None:
             {"values": ["a", "b"], "ambiguous": [{"terms": ["a"], "contexts": [{"next": "people"}]}]},
             "a context of 'faith' names 'people', which is not in [word_lists] (there: none)",
         ),
-        ({}, "attribute 1 ('faith'), values: Field required"),
+        ({}, "attribute 1 ('faith'), values: it is needed, but missing"),
     ],
 )
 def test_a_wrong_lexicon_is_told_where_and_what(attribute: dict[str, Any], message: str) -> None:
@@ -136,7 +139,7 @@ def test_a_wrong_lexicon_is_told_where_and_what(attribute: dict[str, Any], messa
 
 
 def test_a_lexicon_without_attributes_or_with_one_twice() -> None:
-    with pytest.raises(EvenhandError, match="wrong at attribute: List should have at least 1 item"):
+    with pytest.raises(EvenhandError, match="wrong at attribute: list should have at least 1 item"):
         Lexicon.parse({"name": "mine", "attribute": []}, "mine.toml")
     twice = lexicon_of(values=["a", "b"])["attribute"] * 2
     with pytest.raises(

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.methods.margin import Margin, log_odds
-from evenhand.models.classifier import Classifier
+from evenhand.methods.margin import Margin
+from evenhand.models.classifier import Classifier, log_odds
 from evenhand.models.network import FeedForward
 from evenhand.search.check import check
 from evenhand.search.draws import Draws

@@ -20,7 +20,9 @@ from evenhand.runs.measure import Measurement, measure_table
 from evenhand.search.space import TableSpace
 from tests.test_cli import COMMAND
 from tests.test_cli import evenhand as command
-from tests.worlds import classifier_of, linear
+from tests.worlds import UNTRAINED, classifier_of, linear
+
+COARSE = UNTRAINED | {"half_width": 0.1, "changes": 1}
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def test_the_summary_says_what_was_measured(sex: Measurement, census: Dataset, c
     for name in ("uniform", "neighbourhood"):
         low, high = rates[name]["interval"]
         assert high - low <= 0.02
-    _, hit = discriminatory_rows(classifier_of(census_network), TableSpace(census.schema, ["sex"]), census)
+    hit = discriminatory_rows(classifier_of(census_network), TableSpace(census.schema, ["sex"]), census).hit
     assert rates["train"]["discriminatory"] + rates["held_out"]["discriminatory"] == hit.sum()
     assert (rates["train"]["samples"], rates["held_out"]["samples"]) == (32_561, 16_281)
     assert rates["held_out"]["direction"][0]["favoured"] == "male"
@@ -46,7 +48,7 @@ def test_the_summary_says_what_was_measured(sex: Measurement, census: Dataset, c
 
 
 def test_each_attribute_and_all_together(schema_file: Path) -> None:
-    found = measure_table(str(schema_file), "sex,city", model=linear([2.0, 1.0, 1.0], -5.0), half_width=0.1, changes=1)
+    found = measure_table(str(schema_file), "sex,city", model=linear([2.0, 1.0, 1.0], -5.0), **COARSE)
     assert [measured["protected"] for measured in found.summary["measured"]] == [["sex"], ["city"], ["sex", "city"]]
     single, other, both = (
         {rate["name"]: rate["rate"] for rate in measured["populations"]} for measured in found.summary["measured"]
@@ -57,9 +59,7 @@ def test_each_attribute_and_all_together(schema_file: Path) -> None:
 def test_the_same_seed_gives_the_same_rates(schema_file: Path) -> None:
     def run(**settings: Any) -> list[object]:
         model = linear([2.0, 1.0, 1.0], -5.0)
-        return list(
-            measure_table(str(schema_file), model=model, half_width=0.1, changes=1, **settings).summary["measured"]
-        )
+        return list(measure_table(str(schema_file), model=model, **COARSE, **settings).summary["measured"])
 
     assert run() == run(chunk_rows=7)
     assert run() != run(seed=1)
@@ -71,7 +71,7 @@ def test_findings_of_an_earlier_audit(tmp_path: Path) -> None:
     same = measure_table("census", "sex", half_width=0.1, findings=tmp_path).summary["findings"]
     assert (same["rate"], same["samples"]) == (1.0, len(audit.findings))
     constant = linear([0.0] * 13, 1.0)
-    other = measure_table("census", "sex", model=constant, half_width=0.1, findings=tmp_path).summary["findings"]
+    other = measure_table("census", "sex", model=constant, **COARSE, findings=tmp_path).summary["findings"]
     assert other["rate"] == 0.0
     with pytest.raises(EvenhandError, match="are about census, not bank"):
         measure_table("bank", "age", half_width=0.1, findings=tmp_path)
@@ -79,7 +79,7 @@ def test_findings_of_an_earlier_audit(tmp_path: Path) -> None:
 
 def test_without_fairlearn_a_note_says_how_to_get_it(schema_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evenhand.runs.measure.fairlearn_is_there", lambda: False)
-    summary = measure_table(str(schema_file), model=linear([2.0, 1.0, 1.0], -5.0), half_width=0.1, changes=1).summary
+    summary = measure_table(str(schema_file), model=linear([2.0, 1.0, 1.0], -5.0), **COARSE).summary
     assert summary["groups"] == []
     assert 'pip install "evenhand[groups]"' in summary["notes"][0]
 

@@ -147,12 +147,15 @@ def test_an_address_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ("text", "message"),
     [
         ("file = ", "not valid TOML"),
-        ("", "wrong at file: Field required"),
+        ("", "wrong at file: it is needed, but missing"),
         ('file = "net.pkl"', "no model file; use one of .skops"),
         ('file = "other.toml"', "no model file"),
         ('file = "absent.onnx"', "There is no file .*absent.onnx"),
-        ('file = "net.pt"\nfeatures = 3', "wrong at features: Extra inputs"),
-        ('file = "net.pt"\ninputs = "raw"', "inputs is 'raw'; use codes, values"),
+        (
+            'file = "net.pt"\nfeatures = 3',
+            "wrong at features: there is no setting called 'features'; did you mean 'feature'?",
+        ),
+        ('file = "net.pt"\ninputs = "rows"', "inputs is 'rows'; use codes, values"),
         ('file = "net.pt"\ninputs = "codes"\n' + FEATURES, "keep one of them"),
         ('file = "net.pt"\nclasses = ["yes", "maybe"]\n' + FEATURES, "classes are yes, maybe"),
         ('file = "net.pt"\n' + FEATURES.replace("scale = 2.5", "scale = 0"), r"feature 1 \('income'\), scale"),

@@ -21,13 +21,14 @@ FUNCTIONS = """
 calls = 0
 
 def score(frame):
-    '''Men above 40 are favoured.'''
-    return 0.1 + 0.8 * ((frame["age"] > 40) & (frame["sex"] == "Male"))
+    '''Men above 40 with a degree are favoured.'''
+    degree = frame["education"].isin(["Bachelors", "Masters", "Doctorate", "Prof-school"])
+    return 0.1 + 0.8 * ((frame["age"] > 40) & (frame["sex"] == "Male") & degree)
 
 def breaks(frame):
     global calls
     calls += 1
-    if calls > 40:
+    if calls > 400:
         raise RuntimeError("the licence has run out")
     return score(frame)
 
@@ -146,8 +147,9 @@ def test_the_average_of_a_file_has_it_beside(tmp_path: Path, monkeypatch: pytest
     assert (tmp_path / "fixed" / "model.inner.skops").is_file()
     Path("tree.skops").unlink()
     Path("fixed").rename("moved")
-    after = evenhand.audit("census", "age", model="moved/model.safetensors", seeds=20, steps=5)
+    after = evenhand.audit("census", "age", model="moved/model.safetensors", accept_poor_model=True)
     assert repaired.summary["chosen"] == "average"
+    assert after.summary["status"] == "not tested"
     assert after.summary["data_rate"]["all"]["discriminatory"] == 0
 
 

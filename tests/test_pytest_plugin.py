@@ -13,7 +13,9 @@ pytest_plugins = ["pytester"]
 
 WORLD = """
 import pytest
-from tests.gate_world import blind, by_sex, loans
+from tests.gate_world import blind, by_sex, by_sex_and_city, loans
+
+pytestmark = pytest.mark.evenhand(inputs="codes", accept_poor_model=True)  # all have one label
 """
 
 
@@ -63,10 +65,10 @@ def test_by_sex(evenhand_check):
     result = run(pytester)
     result.assert_outcomes(passed=1, failed=1)
     text = result.stdout.str()
-    assert "EXCEEDED: 33.33% of all 3 rows of loans get another label when only sex changes (1 of 3)" in text
+    assert "33.33% of all 3 rows of loans get another label when only sex changes (1 of 3)" in text
     assert "A real person of the data, row 2, as they are." in text
     result.stdout.fnmatch_lines(["*= evenhand =*"])
-    result.stdout.fnmatch_lines(["test_loans.py::test_blind  held: 0.00% of all 400 rows of loans *"])
+    result.stdout.fnmatch_lines(["test_loans.py::test_blind  held: Warning: All *0.00% of all 400 rows of loans *"])
     result.stdout.fnmatch_lines(["test_loans.py::test_by_sex  exceeded: *"])
     assert "looking.py" not in text  # the traceback ends at the test
 
@@ -96,7 +98,7 @@ def test_by_sex(evenhand_check):
 MARKED = (
     WORLD
     + """
-pytestmark = pytest.mark.evenhand(protected=["sex"], failures=None)
+pytestmark = pytest.mark.evenhand(protected=["sex"], failures=None, inputs="codes", accept_poor_model=True)
 PEOPLE = loans([14] * 40 + [5] * 960)  # 4 %
 
 def test_as_configured(evenhand_check):
@@ -133,12 +135,12 @@ def test_options_in_pyproject(pytester: pytest.Pytester) -> None:
         test_configured=WORLD
         + """
 def test_configured(evenhand_check):
-    outcome = evenhand_check(by_sex(), loans([14] * 40 + [5] * 960))
+    outcome = evenhand_check(by_sex_and_city(), loans([14] * 40 + [5] * 960))
     assert (outcome.settings.max_rate, outcome.settings.confidence) == (0.05, 0.6)
     assert outcome.protected == ["sex", "city"]
 
 def test_failing(evenhand_check):
-    evenhand_check(by_sex(), loans([14] * 100))
+    evenhand_check(by_sex_and_city(), loans([14] * 100))
 """
     )
     run(pytester).assert_outcomes(passed=1, failed=1)

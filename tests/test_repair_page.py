@@ -11,7 +11,7 @@ from evenhand.data.schema import Schema
 from evenhand.report.repair_page import render_repair
 from evenhand.report.repair_sentences import sentences
 from evenhand.runs.repair import paired
-from evenhand.runs.table_repair import repair_table
+from evenhand.runs.table_repair import repair_table, split_words
 from tests.repair_world import DOMAINS, QUICK, repaired, row_of, table, trained
 from tests.worlds import schema_of
 
@@ -80,6 +80,44 @@ def test_sentences_say_the_figures_of_the_summary() -> None:
     for row in summary["rows"]:
         assert row["name"] in page
     assert f"{blind['accuracy']:.2%}" in page
+
+
+def test_the_headline_is_about_people_and_what_it_costs() -> None:
+    summary = repaired("average").summary
+    before, after = (row_of(summary, name) for name in ("original", "average"))
+    first, second, *_ = sentences(summary)
+    assert first.startswith("Held-out people for whom another protected value changes the label: ")
+    assert f"{before['people']['rate']:.2%} before, 0.00% after; accuracy " in first
+    points = 100 * (before["accuracy"] - after["accuracy"])
+    assert f"{'lost' if points > 0 else 'gained'}: {abs(points):.2f} percentage points" in first
+    assert "people among the held-out rows" in second
+    assert summary["headline"]["people_before"] == before["people"]["rate"] > 0
+    assert summary["headline"]["people_after"] == 0
+    assert summary["headline"]["accuracy_lost"] == before["accuracy"] - after["accuracy"]
+    page = render_repair(summary)
+    assert page.index("Held-out people affected") < page.index("Rate over the domain")
+
+
+def test_whose_split_it_is_judged_on_is_said() -> None:
+    data = table()
+    content = data.schema.model_dump(by_alias=True) | {"split": {"train_rows": 200}}
+    for attribute in content["attribute"]:
+        del attribute["width"]
+    first = Schema.parse(content, where="the test")
+    own = np.arange(300) % 3 > 0
+    assert split_words(data) == "split made by evenhand: a random fifth held out, seed 0"
+    assert split_words(replace(data, schema=first, train=np.arange(300) < 200)) == (
+        "the first 200 rows train and the others are held out, as the schema says"
+    )
+    assert split_words(replace(data, train=own)) == "the split that the data set came with"
+    assert split_words(table(held_out=False)) is None
+    own_schema = Schema.parse(content | {"split": {"column": "part", "train": "a"}}, where="the test")
+    assert (split_words(replace(data, schema=own_schema, train=own)) or "").startswith(
+        "the table's own split: rows whose 'part'"
+    )
+    result = repaired("average")
+    assert f"Judged on held-out rows ({split_words(data)})." in sentences(result.summary)
+    assert f"({split_words(data)})" in (result.folder / "report.html").read_text()
 
 
 def test_the_page_needs_no_other_host_and_escapes_what_comes_from_data() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.errors import EvenhandError
 from evenhand.measure.rates import Rate
 from evenhand.measure.verdict import Judged, Verdict
 from evenhand.models.classifier import Classifier
@@ -25,7 +25,7 @@ from evenhand.runs.table_repair import repair_table
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 from tests.repair_world import QUICK, network, repaired, row_of, table, with_other_held_out_rows
-from tests.worlds import all_variants, has_witness, labels_of
+from tests.worlds import UNTRAINED, all_variants, has_witness, labels_of
 
 DATA, MODEL = table(), network()
 
@@ -198,13 +198,20 @@ class Guess(nn.Module):
     """Not a network of ours."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([x[:, 1] + x[:, 2], 5 + x[:, 0]], dim=1)
+        return torch.stack([6.5 - 1.5 * x[:, 0], x[:, 1] + x[:, 2]], dim=1)
 
 
-def test_a_model_without_a_name_cannot_be_written_as_an_average(tmp_path: Path) -> None:
-    with pytest.raises(EvenhandError, match="module:function"):
-        repair_table(DATA, "a0", "average", model=Guess(), out=tmp_path / "out", **QUICK)
-    assert not (tmp_path / "out").exists()
+def test_the_average_of_an_object_predicts_and_no_file_is_left_that_says_otherwise(tmp_path: Path) -> None:
+    repaired("blind", out=tmp_path)
+    result = repair_table(DATA, "a0", "average", model=Guess(), out=tmp_path, **UNTRAINED, **QUICK)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "summary.json"]
+    assert "no model file is written" in " ".join(sentences(result.summary))
+    assert result.summary["chosen"] == "average"
+    assert len(set(result.predict(frame_of(DATA)).tolist())) == 2
+
+
+def frame_of(data: Dataset) -> pd.DataFrame:
+    return pd.DataFrame(data.codes, columns=data.schema.names)
 
 
 def test_census(census: Dataset, tmp_path: Path) -> None:

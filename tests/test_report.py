@@ -10,19 +10,24 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
+from evenhand.measure.rates import clopper_pearson
+from evenhand.models.network import FeedForward
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks
 from evenhand.report.flips import flip_matrix, pair_rows
-from evenhand.report.page import origin, write_report
+from evenhand.report.page import example_cards, origin, write_report
 from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, read_statistics
-from evenhand.report.text import command_line, percent
+from evenhand.report.text import command_line, interval_text, percent
 from evenhand.runs.audit import FINDINGS, REPORT, Audit
 from evenhand.runs.config import AuditConfig
+from tests.worlds import UNTRAINED
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
 UNSAFE = "<b>&\"'"
@@ -74,10 +79,10 @@ class ByGroup(nn.Module):
 
 
 class Indifferent(nn.Module):
-    """Always the same class."""
+    """Always the same class, with scores that depend a little on everything."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([0 * x[:, 0], 0 * x[:, 0] + 1], dim=1)
+        return torch.stack([0 * x[:, 0], 1e-3 * x.sum(dim=1) + 1], dim=1)
 
 
 @pytest.fixture(scope="module", params=["sex", "race,sex", "age,race"])
@@ -113,13 +118,13 @@ def unsafe(tmp_path_factory: pytest.TempPathFactory) -> Audit:
     codes[0] = [0, 0, 99]  # outside the domain
     data = Dataset(schema, codes, np.zeros(60, dtype=np.int64), schema.split.train_mask(60))
     folder = tmp_path_factory.mktemp("unsafe")
-    return evenhand.audit(data, ["group"], model=ByGroup(), seeds=30, steps=20, out=folder)
+    return evenhand.audit(data, ["group"], model=ByGroup(), seeds=30, steps=20, out=folder, **UNTRAINED)
 
 
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Audit:
     folder = tmp_path_factory.mktemp("empty")
-    return evenhand.audit("census", "sex", model=Indifferent(), seeds=10, steps=5, out=folder)
+    return evenhand.audit("census", "sex", model=Indifferent(), seeds=10, steps=5, out=folder, **UNTRAINED)
 
 
 def statistics_of(audit: Audit) -> Statistics:
@@ -174,9 +179,11 @@ def check_against_slow(audit: Audit) -> None:
     )
 
 
+@pytest.mark.parametrize("dense", [0, 65_536])  # 0: every domain is counted as one of millions of values is
 @pytest.mark.parametrize("batch_rows", [7, 65_536])
-def test_statistics_equal_slow_ones(found: Audit, batch_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_equal_slow_ones(found: Audit, batch_rows: int, dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics_module, "BATCH_ROWS", batch_rows)
+    monkeypatch.setattr(statistics_module, "DENSE", dense)
     check_against_slow(found)
 
 
@@ -185,6 +192,28 @@ def test_statistics_of_three_classes(unsafe: Audit, batch_rows: int, monkeypatch
     monkeypatch.setattr(statistics_module, "BATCH_ROWS", batch_rows)
     assert statistics_of(unsafe).flips.neither > 0
     check_against_slow(unsafe)
+
+
+def test_who_gets_which_label_instead_of_which(unsafe: Audit, found: Audit) -> None:
+    """With three classes, against one finding at a time; the last label counts as better than those before it."""
+    values, expected = unsafe.data.schema.label.values, Counter[tuple[int, int, int, int]]()
+    for row in unsafe.findings.to_dict("records"):
+        one = values.index(row["label"]), int(row["sample_code.group"])
+        other = values.index(row["witness_label"]), int(row["witness_code.group"])
+        (better, has), (worse, has_not) = max(one, other), min(one, other)
+        expected[better, worse, has, has_not] += 1
+    flips = statistics_of(unsafe).flips.by_labels
+    counted = {
+        (of.label, of.instead_of, flip.favoured[0], flip.disfavoured[0]): flip.findings
+        for of in flips
+        for flip in of.pairs
+    }
+    assert counted == expected
+    assert len(flips) == 2
+    assert [of.findings for of in flips] == sorted((of.findings for of in flips), reverse=True)
+    tables = [name for name in page_of(unsafe).values("aria-label") if "instead of" in name]
+    assert tables == [f"‘{values[of.label]}’ instead of ‘{values[of.instead_of]}’" for of in flips]
+    assert statistics_of(found).flips.by_labels == []
 
 
 def test_labels_are_read_by_their_words(found: Audit, tmp_path: Path) -> None:
@@ -233,15 +262,28 @@ def test_examples_are_the_clearest_of_their_seeds(
     examples = statistics_of(found).examples
     frame = found.findings
     gaps = (frame["score"].astype("float64") - frame["witness_score"]).abs()
-    as_they_are = (found.data.codes == found.data.clipped).all(axis=1)[frame["seed_row"]]
-    unchanged = (frame["phase"] == "global") & (frame["step"] == 0) & as_they_are
-    people = gaps[unchanged].groupby(frame["seed_row"]).max().nlargest(MOST_PEOPLE)
-    changed = gaps[~unchanged & ~frame["seed_row"].isin(people.index)]
-    generated = changed.groupby(frame["seed_row"]).max().nlargest(EXAMPLES - len(people))
-    assert [example.gap for example in examples] == pytest.approx([*people, *generated])
-    assert {example.seed_row for example in examples} == {*people.index, *generated.index}
-    for example in examples[: len(people)]:
-        assert example.sample == tuple(found.data.clipped[example.seed_row].tolist())
+    generated = gaps.groupby(frame["seed_row"]).max().nlargest(EXAMPLES)
+    assert [example.gap for example in examples] == pytest.approx([*generated])
+    assert {example.seed_row for example in examples} == {*generated.index}
+
+
+def test_people_come_first_as_they_stand_in_the_table(found: Audit, census_network: FeedForward) -> None:
+    people = [Example(**example) for example in found.summary["people"]]
+    assert 0 < len(people) <= MOST_PEOPLE
+    protected = found.data.schema.protected_indices(found.summary["protected"])
+    for example in people:
+        row = found.data.codes[example.seed_row]
+        assert list(example.sample) == row.tolist()
+        witness = row.copy()
+        witness[protected] = np.array(example.witness)[protected]
+        assert list(example.witness) == witness.tolist()
+        labels = census_network(torch.tensor(np.stack([row, witness]), dtype=torch.float32)).argmax(dim=1).tolist()
+        assert labels == [example.label, example.witness_label]
+        assert labels[0] != labels[1]
+    cards = example_cards(found.summary, statistics_of(found), found.data)
+    assert [card.origin for card in cards[: len(people)]] == [
+        f"Row {example.seed_row + 1:,} of the data, unchanged." for example in people
+    ]
 
 
 def test_examples_are_findings(found: Audit) -> None:
@@ -286,15 +328,15 @@ def test_page_says_what_was_found(found: Audit) -> None:
     assert percent(search["success_rate"]) in text
     for rate in found.summary["data_rate"].values():
         assert f"{rate['interval'][0]:.2%} to {rate['interval'][1]:.2%}" in text
-    clipped = sum(1 for row, kept in zip(found.data.codes, found.data.clipped, strict=True) if list(row) != list(kept))
-    assert f"{clipped:,} rows of {len(found.data.codes):,} hold a missing value" in text
+    assert "Checked as they stand in the table" in text
     assert command_line(found.summary["config"]) in text
     assert found.data.schema.card.licence in text
 
 
 def test_page_says_which_rows_were_checked(schema_file: Path, tmp_path: Path) -> None:
     schema_file.write_text(schema_file.read_text() + '\n[[impossible]]\nsex = "f"\ncity = "Y"\n')
-    audit = evenhand.audit(str(schema_file), "sex", model=Indifferent(), seeds=5, steps=2, out=tmp_path / "out")
+    settings = UNTRAINED | {"seeds": 5, "steps": 2, "out": tmp_path / "out"}
+    audit = evenhand.audit(str(schema_file), "sex", model=Indifferent(), **settings)
     text, rate = page_of(audit).text, audit.summary["data_rate"]["all"]
     assert rate["population"] == "all rows of people that its rules call possible"
     assert f"value of sex: {rate['population']} ({rate['samples']} rows). A row counts" in text
@@ -303,9 +345,9 @@ def test_page_says_which_rows_were_checked(schema_file: Path, tmp_path: Path) ->
 
 
 def test_cards_mark_just_what_differs(found: Audit) -> None:
-    page, examples = page_of(found), statistics_of(found).examples
-    differences = sum(int((np.array(e.sample) != np.array(e.witness)).sum()) for e in examples)
-    assert page.values("class").count("card") == len(examples)
+    page, cards = page_of(found), example_cards(found.summary, statistics_of(found), found.data)
+    differences = sum(differs for card in cards for _, differs in card.sides[0].protected)
+    assert page.values("class").count("card") == len(cards) == EXAMPLES
     assert page.tags["mark"] == 2 * differences + 1  # both members, and the word that explains the mark
 
 
@@ -316,7 +358,7 @@ def test_words_from_data_are_escaped(unsafe: Audit) -> None:
     assert UNSAFE in page.text
     assert f"title{UNSAFE}" in page.text
     assert "the favourable label" not in page.text
-    assert "neither member got" in page.text
+    assert "instead of" in page.text
     assert "passed from Python" in page.text
 
 
@@ -352,8 +394,7 @@ def test_origin_tells_changes_and_values_outside_the_domain(unsafe: Audit) -> No
     expected = f"Started from row 2 of the data; changed: level {names[row[1]]} → {names[moved[1]]}."
     assert origin(example(1, moved), unsafe.data) == expected
     outside = origin(example(0, unsafe.data.clipped[0].tolist()), unsafe.data)
-    assert "moved into the domain. Outside the domain in that row: size 99" in outside
-    assert "read as 9" in outside
+    assert outside == "Row 1 of the data, as the schema reads it."
 
 
 def test_favourable_label_is_the_named_one_or_the_last(found: Audit, unsafe: Audit) -> None:
@@ -385,6 +426,26 @@ def test_command_line_has_what_differs_from_the_defaults() -> None:
 )
 def test_percent_never_rounds_to_nothing_or_all(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        ((0.0271, 0.0301), "2.71% to 3.01%"),
+        ((0.0, 0.000075), "0.0000% to 0.0075%"),
+        ((0.99998, 1.0), "99.9980% to 100.0000%"),
+        ((0.5, 0.5), "50.00% to 50.00%"),
+        ((0.0, 1.0), "0.00% to 100.00%"),
+    ],
+)
+def test_an_interval_shows_how_wide_it_is(interval: tuple[float, float], text: str) -> None:
+    assert interval_text(interval) == text
+
+
+@given(st.integers(0, 10**6), st.integers(1, 10**9), st.sampled_from([0.9, 0.95, 0.999]))
+def test_the_ends_of_an_interval_never_look_the_same(hits: int, samples: int, confidence: float) -> None:
+    low, high = interval_text(clopper_pearson(min(hits, samples), samples, confidence)).split(" to ")
+    assert low != high
 
 
 @pytest.mark.parametrize("most", [1, 3, 7, 99, 223_348, 10**9])

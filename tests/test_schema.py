@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import builtin_names, load_dataset, load_schema, schema_path
 from evenhand.data.dataset import encode as encode_table
-from evenhand.data.schema import Schema, Split
+from evenhand.data.schema import Schema
+from evenhand.data.split import Split
 from evenhand.data.toml_places import place_of
 from evenhand.errors import EvenhandError
 from tests.worlds import schema_of
@@ -164,13 +165,13 @@ def test_schema_errors_say_where(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("attribute", "message"),
     [
-        ({"kind": "number", "edges": [0, float("nan")]}, "edges, 1: Input should be a finite number"),
-        ({"kind": "number", "edges": [0, float("inf")]}, "edges, 1: Input should be a finite number"),
+        ({"kind": "number", "edges": [0, float("nan")]}, "edges, 1: it must be a finite number"),
+        ({"kind": "number", "edges": [0, float("inf")]}, "edges, 1: it must be a finite number"),
         ({"kind": "number", "edges": [1, 0]}, "edges must rise"),
         ({"kind": "number", "edges": 3}, "edges"),
         ({"kind": "number", "edges": [1, 2], "domain": [0, 3]}, "beyond the edges, whose codes are 0 to 2"),
         ({"kind": "number", "edges": [1, 2], "domain": [-1, 2]}, "beyond the edges"),
-        ({"kind": "number", "domain": [0, 1], "width": float("inf")}, "width: Input should be a finite number"),
+        ({"kind": "number", "domain": [0, 1], "width": float("inf")}, "width: it must be a finite number"),
         ({"kind": "number", "domain": [0, 1], "clip": [3, 2]}, r"clip must be \[lowest code, highest code\]"),
         ({"kind": "number", "domain": [0, 1], "clip": [0, 10**30]}, "clip"),
         ({"kind": "number", "domain": [0, 1], "missing": {"code": 2**24 + 1}}, "missing, code"),

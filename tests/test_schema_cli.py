@@ -11,6 +11,8 @@ import pytest
 
 from evenhand.cli.main import main
 from evenhand.data.dataset import load_dataset
+from evenhand.data.decoding import Decoder
+from evenhand.data.schema import Schema
 
 ROWS = 120
 
@@ -70,7 +72,7 @@ def test_infer_then_check(evenhand: Command, table: Path) -> None:
     assert "- id: it is an identifier" in done.stdout
     data = load_dataset(str(folder / "p.toml"))
     assert data.schema.protected == ["gender"]
-    assert data.codes.shape == (ROWS, 4)
+    assert data.codes.shape == (ROWS, 5)
     checked = evenhand("schema", "check", "p.toml", cwd=folder)
     assert checked.returncode == 0, checked.stderr
     assert "p.toml is valid and fits its table" in checked.stdout
@@ -85,7 +87,7 @@ def test_infer_as_json_elsewhere_and_with_wishes(evenhand: Command, table: Path,
     assert content["label"]["favourable"] == "no"
     assert content["protected_guessed"]
     assert content["protected"] == ["gender", "age"]
-    assert list(content["set_aside"]) == ["id"]
+    assert (list(content["passed"]), content["set_aside"]) == (["id"], {})
     schema = load_dataset(str(out)).schema
     assert schema.file == "../people.csv"
     assert schema.attributes[schema.index("income")].step == 100
@@ -94,7 +96,7 @@ def test_infer_as_json_elsewhere_and_with_wishes(evenhand: Command, table: Path,
         "schema", "infer", str(table), "--label", "approved", "-o", str(out), "--bins", "quantile:4", "--force", "-q"
     )
     assert (binned.returncode, binned.stdout) == (0, "")
-    assert [len(attribute.edges) for attribute in load_dataset(str(out)).schema.attributes] == [0, 3, 3, 0]
+    assert [len(attribute.edges) for attribute in load_dataset(str(out)).schema.attributes] == [0, 0, 3, 3, 0]
 
 
 def test_an_existing_file_is_kept(evenhand: Command, table: Path) -> None:
@@ -130,21 +132,34 @@ def test_mistakes_end_with_2_and_leave_nothing(
     assert [path.name for path in table.parent.iterdir()] == ["people.csv"]
 
 
+@pytest.mark.filterwarnings("default::evenhand.errors.TableWarning")
+def test_columns_that_share_a_name_are_numbered_and_said_once(evenhand: Command, tmp_path: Path) -> None:
+    rows = "".join(f"{row},{20 + row % 9},{'fm'[row % 2]},x,{row % 5},{'ab'[row % 3 == 0]}\n" for row in range(60))
+    (tmp_path / "twice.csv").write_text(f",age,sex,,age,y\n{rows}")
+    done = evenhand("schema", "infer", "twice.csv", "--label", "y", "-p", "sex", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == (
+        "note: In the table twice.csv, 2 columns are called 'age'; they are read as 'age', 'age.1', in their order.\n"
+    )
+    assert "- Unnamed: 0: it has no name in the table" in done.stdout
+    assert Schema.load(tmp_path / "twice.toml").names == ["age", "sex", "age.1"]
+    assert "# In the table, 2 columns are called 'age'; they are read as" in (tmp_path / "twice.toml").read_text()
+    data = load_dataset(str(tmp_path / "twice.toml"))
+    expected = pd.read_csv(tmp_path / "twice.csv")[["age", "age.1"]]
+    assert Decoder(data.schema).frame(data.codes)[["age", "age.1"]].to_numpy().tolist() == expected.to_numpy().tolist()
+
+
 def test_tables_that_cannot_be_read(evenhand: Command, tmp_path: Path) -> None:
     (tmp_path / "empty.csv").write_text("")
     (tmp_path / "wide.csv").write_text("a,y\n1,2\n", encoding="utf-16")
     (tmp_path / "binary.csv").write_bytes(b"\0\1\2")
     (tmp_path / "sheet.xlsx").write_bytes(b"PK")
-    (tmp_path / "twice.csv").write_text("age,sex,age,y\n" + "1,f,2,a\n2,m,3,b\n" * 9)
-    (tmp_path / "nameless.csv").write_text(",,a,y\n" + "1,f,2,a\n2,m,3,b\n" * 9)
     for name, message in [
         ("absent.csv", "There is no table"),
         ("empty.csv", "empty.csv is empty. Its first line must name the columns"),
         ("wide.csv", "written in UTF-16. Save it as UTF-8"),
         ("binary.csv", "no table that can be read"),
         ("sheet.xlsx", "no table that can be read: it must be a CSV file"),
-        ("twice.csv", "The table has several columns called 'age'. Rename all but one."),
-        ("nameless.csv", "several columns without a name. Name them in its first line, or remove all but one."),
         (".", "holds no saved Hugging Face dataset"),
     ]:
         done = evenhand("schema", "infer", name, "--label", "y", "-o", "x.toml", cwd=tmp_path)
@@ -202,3 +217,12 @@ def test_check_says_the_line_and_column(evenhand: Command, schema_file: Path) ->
     done = evenhand("schema", "check", str(schema_file))
     assert done.returncode == 2
     assert "wrong at line 18, column 9 (attribute 2 ('age'))" in done.stderr
+
+
+def test_columns_and_drop_choose_what_a_schema_is_about(evenhand: Command, table: Path) -> None:
+    words = ["schema", "infer", "people.csv", "--label", "approved", "-p", "gender", "--force"]
+    assert evenhand(*words, "--columns", "gender, age", cwd=table.parent).returncode == 0
+    assert Schema.load(table.parent / "people.toml").names == ["gender", "age"]
+    assert evenhand(*words, "--drop", "age,id", cwd=table.parent).returncode == 0
+    assert Schema.load(table.parent / "people.toml").names == ["gender", "income", "job"]
+    assert evenhand("schema", "check", "people.toml", cwd=table.parent).returncode == 0

@@ -56,7 +56,7 @@ def mistake(folder: Path, old: str, new: str) -> str:
         ("favourable =", "favorable =", r"line 9, column 1 .*unknown key 'favorable'; did you mean 'favourable'\?$"),
         ("separator =", "seperator =", r"line 3, column 1 .*did you mean 'separator'\?$"),
         ("code = 2 }", "kode = 2 }", r"line 29, column 25 .*unknown key 'kode'; did you mean 'code'\?$"),
-        ("protected = true", "xyz = 3", r"line 15, column 1 .*unknown key 'xyz'; known: name, column, .*stride\.$"),
+        ("protected = true", "xyz = 3", r"line 15, column 1 .*unknown key 'xyz'; known: name, column, .*within\.$"),
         ('missing = { value = "", code = 2 }', 'missing = ""', r'line 29, column 1 .*\{ value = "", code = … \}\.$'),
         ('missing = { value = "", code = 2 }', 'missing = "?"', r'\{ value = "\?", code = … \}\.$'),
         ("[19, 79]", "[79, 19]", r"line 14, column 1 .*domain = \[79, 19\] is reversed; write \[19, 79\]\.$"),
@@ -72,7 +72,7 @@ def mistake(folder: Path, old: str, new: str) -> str:
         ('separator = ","', 'decimal = ","\nthousands = ","', r"line 4, column 1 .*the decimal sign already"),
         ("[label]", '[split]\nseed = "1"\n[label]', r"line 6, column 1 .*must be a whole number, without quotes"),
         ('kind = "category"', 'kind = "catgory"', r"line 26, .*there is no kind 'catgory'; did you mean 'category'\?$"),
-        ('kind = "category"', 'kind = "x"', r"there is no kind 'x'; known: category, ordered, number\.$"),
+        ('kind = "category"', 'kind = "x"', r"there is no kind 'x'; known: category, ordered, number, pass\.$"),
         ('kind = "category"\n', "", r"line 24, column 1 \(attribute 3 \('job'\), kind\): this key is needed\.$"),
     ],
 )  # fmt: skip

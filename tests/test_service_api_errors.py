@@ -24,7 +24,7 @@ FOR_PROGRAMS = f"Programs send {JSON} as Content-Type, or {BYTES} for files"
         ('{"x": 1}', JSON, 422, "'kind' is missing: the body needs this field."),
         ('{"kind": "odd"}', JSON, 422, "'kind' is wrong: it is 'odd'. Use one of 'audit', 'measure', 'repair'."),
         ("x=1", JSON, 422, "The body is not valid JSON: Expecting value (at character 1)."),
-        ('{"kind": "audit", "request": {}}', JSON, 422, "'audit.request.dataset' is wrong: field required."),
+        ('{"kind": "audit", "request": {}}', JSON, 422, "'audit.request.dataset' is wrong: it is needed, but missing."),
         ('{"x": 1}', FORM, 403, f"{FOR_PROGRAMS}; this was {FORM}."),
         ('{"x": 1}', BYTES, 422, f"{FOR_PROGRAMS}; this was {BYTES}."),
         ('{"x": 1}', "text/plain", 415, f"Send {JSON}, or {BYTES} for files, as Content-Type."),

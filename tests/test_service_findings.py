@@ -40,6 +40,10 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def frame(path: Path) -> pd.DataFrame:
     read: pd.DataFrame = pq.read_table(path).to_pandas()
     numbers = ("seed_row", "step", "score", "witness_score")
+    for kind in ("sample", "witness"):
+        for attribute in SPACE.schema.attributes:
+            if f"{kind}_code.{attribute.name}" in read:
+                read[f"{kind}.{attribute.name}"] = read[f"{kind}_code.{attribute.name}"].map(attribute.text)
     return read.astype({name: "object" for name in read.columns if name not in numbers})
 
 
@@ -171,6 +175,7 @@ def test_many_row_groups_with_dictionaries_of_their_own(tmp_path: Path, path: Pa
     plain = pa.table(
         {name: column.cast(_plain(column.type)) for name, column in zip(table.schema.names, table.columns, strict=True)}
     )
+    plain = plain.replace_schema_metadata(table.schema.metadata)
     pq.write_table(plain, tmp_path / "findings.parquet", row_group_size=101)
     first, second = FindingsIndex.open(path), FindingsIndex.open(tmp_path / "findings.parquet")
     assert first.page(limit=500, after=700).rows == second.page(limit=500, after=700).rows

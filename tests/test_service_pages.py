@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from evenhand.report.text import duration
 from evenhand.service.pages.schema_form import schema_of, with_choices
-from evenhand.service.pages.words import duration
 from evenhand.service.settings import Service
 from tests.page_world import ESCAPED, EVIL, Visitor, sound, uploaded
 from tests.service_world import small_run

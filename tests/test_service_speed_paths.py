@@ -23,7 +23,7 @@ from evenhand.service import findings, findings_index
 from evenhand.service.api import watching
 from evenhand.service.api.app import create_app
 from evenhand.service.findings import Filters, FindingsIndex, Sort, rows_of
-from evenhand.service.findings_index import MOST_BITS, bytes_of_bits, packed
+from evenhand.service.findings_index import MEANINGS, MOST_BITS, bytes_of_bits, packed
 from evenhand.service.limits import STEPS_BACK
 from evenhand.service.pages.static_files import FOLDER, static_address
 from evenhand.service.server import _listen
@@ -67,7 +67,17 @@ def wide_file(path: Path, words: int, rows: int = 2000, statistics: bool = True)
             "witness.town": draw.choices(names[words // 3 :], k=rows), "sample.other": draw.choices("abc", k=rows),
         }
     )  # fmt: skip
-    pq.write_table(pa.Table.from_pandas(frame), path, row_group_size=150, write_statistics=statistics)
+    values = {"town": names, "other": list("abc")}
+    stored = frame.rename(
+        columns=lambda name: name.replace("sample.", "sample_code.").replace("witness.", "witness_code.")
+    )
+    for column in (name for name in map(str, stored.columns) if "_code." in name):
+        known = values[column.partition(".")[2]]
+        stored[column] = [known.index(value) for value in stored[column]]
+    meanings = [{"name": name, "kind": "category", "categories": known} for name, known in values.items()]
+    table = pa.Table.from_pandas(stored, preserve_index=False)
+    table = table.replace_schema_metadata({MEANINGS: json.dumps(meanings)})
+    pq.write_table(table, path, row_group_size=150, write_statistics=statistics)
     return frame
 
 

@@ -129,7 +129,7 @@ def test_proved_means_that_brute_force_finds_no_witness() -> None:
         assert not (proved & witness).any(), repair.name
         number = {tuple(row): position for position, row in enumerate(DOMAIN.tolist())}
         rows = [number[tuple(row)] for row in data.clipped[~data.train].tolist()]
-        verdict = judge.verdict(network)
+        verdict = judge.verdict(Classifier(network))
         assert verdict.certified is not None
         assert verdict.certified.discriminatory == proved[rows].sum()
         assert verdict.people is not None
@@ -147,7 +147,7 @@ def test_bounds_say_nothing_of_a_network_with_a_single_score() -> None:
     data, network = table(), network_of(4, 1, seed=5)
     shop = workshop_of(data, original=network)
     judge = Judge(data, shop.material.space, shop.material.split[1], np.zeros((0, 4), dtype=np.int32), half_width=0.03)
-    verdict = judge.verdict(network)
+    verdict = judge.verdict(Classifier(network))
     assert verdict.people is not None
     assert verdict.people.discriminatory > 0
     assert verdict.certified is None

@@ -1,6 +1,7 @@
 """Small worlds for tests: random schemas and networks, and brute force over them."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,9 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
+
+# For networks that nobody has trained on these labels: what they read and return, and that they may know nothing.
+UNTRAINED: dict[str, Any] = {"inputs": "codes", "output": "logits", "accept_poor_model": True}
 
 
 def schema_of(domains: list[tuple[int, int]], classes: int = 2) -> Schema:

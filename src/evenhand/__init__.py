@@ -17,6 +17,7 @@ __all__ = [
     "Inferred",
     "Measurement",
     "Repair",
+    "RepairedModel",
     "Schema",
     "TextAudit",
     "__version__",
@@ -28,6 +29,8 @@ __all__ = [
     "infer_schema",
     "load_corpus",
     "load_dataset",
+    "load_repaired",
+    "log_mlflow",
     "measure_table",
     "measure_text",
     "repair_table",
@@ -42,8 +45,10 @@ if TYPE_CHECKING:
     from evenhand.gate.check import DiscriminationFound, assert_fair
     from evenhand.models.adapters.base import Adapter, FrameAdapter
     from evenhand.models.conformance import conformance
+    from evenhand.models.repaired import RepairedModel, load_repaired
     from evenhand.runs.audit import Audit, audit
     from evenhand.runs.measure import Measurement, measure_table
+    from evenhand.runs.mlflow_log import log_mlflow
     from evenhand.runs.repair import Repair
     from evenhand.runs.table_repair import repair_table
     from evenhand.runs.text_audit import TextAudit, audit_text
@@ -71,9 +76,12 @@ _HOMES = {
     "infer_schema": "evenhand.data.infer",
     "load_corpus": "evenhand.text.corpus",
     "load_dataset": "evenhand.data.dataset",
+    "load_repaired": "evenhand.models.repaired",
+    "log_mlflow": "evenhand.runs.mlflow_log",
     "measure_table": "evenhand.runs.measure",
     "measure_text": "evenhand.runs.text_measure",
     "Repair": "evenhand.runs.repair",
+    "RepairedModel": "evenhand.models.repaired",
     "repair_table": "evenhand.runs.table_repair",
     "repair_text": "evenhand.runs.text_repair",
 }

@@ -8,6 +8,10 @@ class EvenhandError(Exception):
     """Something the user can mend. The command line prints it without a traceback and exits with 2."""
 
 
+class TableWarning(UserWarning):
+    """Something odd about a table that was dealt with, and that its owner should know."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvenhandError:
     """The error for a name that does not exist, with the nearest one that does."""
     names = list(known)

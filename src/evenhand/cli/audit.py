@@ -1,6 +1,7 @@
 """`evenhand audit`: search a classifier for discriminatory pairs."""
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,22 @@ import typer
 from evenhand.cli import text as text_options
 from evenhand.cli.folders import free_folder
 from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
-from evenhand.cli.options import AnyData, DataOption, Device, Inputs, Json, Model, Protected, Quiet, Seed
+from evenhand.cli.options import (
+    AcceptPoorModel,
+    AnyData,
+    DataOption,
+    Device,
+    Inputs,
+    Json,
+    Model,
+    Output,
+    Protected,
+    Quiet,
+    Seed,
+    Threshold,
+    Within,
+    sizes_in,
+)
 from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import ProgressDisplay
 from evenhand.errors import EvenhandError
@@ -25,13 +41,13 @@ def audit(
     data: AnyData = None,
     data_option: DataOption = None,
     protected: Protected = None,
+    within: Within = None,
     each: Annotated[bool, typer.Option("--each", help="One audit per protected attribute, not all together.")] = False,
     model: Model = None,
     inputs: Inputs = None,
-    output: Annotated[
-        str | None,
-        typer.Option(help="What the model returns: auto, logits or probabilities.", show_default="auto"),
-    ] = None,
+    output: Output = None,
+    threshold: Threshold = None,
+    accept_poor_model: AcceptPoorModel = False,
     seeds: Annotated[int, typer.Option(help="Rows of the data to start from.")] = 1000,
     iterations: Annotated[int, typer.Option(help="Global iterations per seed.")] = 10,
     steps: Annotated[int, typer.Option(help="Local steps around each first finding.")] = 1000,
@@ -49,7 +65,7 @@ def audit(
     ] = None,
     seed: Seed = 0,
     device: Device = "auto",
-    max_seconds: Annotated[float | None, typer.Option(help="Stop searching after so long.")] = None,
+    max_seconds: Annotated[float | None, typer.Option(help="Stop after so long, counted from the start.")] = None,
     max_findings: Annotated[int | None, typer.Option(help="Stop at so many findings.")] = None,
     max_rows: Annotated[int | None, typer.Option(help="Ask the model about at most so many rows.")] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows per model call, to save memory.")] = None,
@@ -93,6 +109,7 @@ def audit(
 
       evenhand audit my.csv --text comment --label toxic -p gender --model DIR
     """
+    started = time.perf_counter()
     from evenhand.runs.text_audit import is_text
 
     data = one_data(data, data_option)
@@ -110,11 +127,16 @@ def audit(
         "min_similarity": min_similarity, "encoder": encoder,
     }  # fmt: skip
     if is_text(data, text):
-        audits = _audit_texts(data, protected, each, output or inputs, options | for_texts, out, quiet, as_json)
+        if within is not None:
+            raise EvenhandError("--within is for protected numbers of tables.")
+        for_models = bool(output or inputs or threshold or accept_poor_model)
+        audits = _audit_texts(data, protected, each, for_models, options | for_texts, out, quiet, as_json, started)
     else:
         text_options.check_table(data, for_texts)
-        options |= {"output": output or "auto", "inputs": inputs}
-        audits = _audit_table(data, protected, each, options, out, quiet, as_json)
+        options |= {"output": output or "auto", "inputs": inputs, "threshold": threshold}
+        options |= {"within": sizes_in("--within", within or [])}
+        options |= {"accept_poor_model": True} if accept_poor_model else {}
+        audits = _audit_table(data, protected, each, options, out, quiet, as_json, started)
     end(audits, each, as_json)
 
 
@@ -131,16 +153,20 @@ def _audit_texts(
     data: str,
     protected: str | None,
     each: bool,
-    output: str | None,
+    for_tables: bool,
     options: dict[str, Any],
     out: Path | None,
     quiet: bool,
     as_json: bool,
+    started: float,
 ) -> list[Done]:
     from evenhand.text.lexicon import DEFAULT, load_lexicon
 
-    if output is not None:
-        raise EvenhandError("--output and --inputs are for models of tables; models of text return logits.")
+    if for_tables:
+        raise EvenhandError(
+            "--output, --inputs, --threshold and --accept-poor-model are for models of tables; models of text return "
+            "logits."
+        )
     if Path(data).suffix and options["text"] is None and options["label"] is None:
         raise EvenhandError(
             f"{data} is a file without a schema. For a table write one: `evenhand schema infer {data} --label COLUMN "
@@ -158,7 +184,8 @@ def _audit_texts(
     if len(names) > 1 and not each:
         raise EvenhandError("Texts are audited for one protected attribute at a time. Add --each for one audit each.")
     commands = _commands(data, [[name] for name in names], options, texts=True)
-    return _run(commands, None, out, "-".join([Path(data).stem, *names]), quiet=quiet, silent=quiet or as_json)
+    name = "-".join([Path(data).stem, *names])
+    return _run(commands, None, out, name, quiet=quiet, silent=quiet or as_json, started=started)
 
 
 def _audit_table(
@@ -169,6 +196,7 @@ def _audit_table(
     out: Path | None,
     quiet: bool,
     as_json: bool,
+    started: float,
 ) -> list[Done]:
     from evenhand.data.dataset import load_dataset
 
@@ -177,8 +205,10 @@ def _audit_table(
     groups = [[name] for name in names] if each else [names]
     for group in groups:
         dataset.schema.protected_indices(group)  # all names are checked before the first search starts
+    dataset.schema.compared_within(options["within"], names)
     commands = _commands(data, groups, options)
-    return _run(commands, dataset, out, "-".join([dataset.name, *names]), quiet=quiet, silent=quiet or as_json)
+    name = "-".join([dataset.name, *names])
+    return _run(commands, dataset, out, name, quiet=quiet, silent=quiet or as_json, started=started)
 
 
 def _commands(data: str, groups: list[list[str]], options: dict[str, Any], texts: bool = False) -> list["Command"]:
@@ -186,13 +216,32 @@ def _commands(data: str, groups: list[list[str]], options: dict[str, Any], texts
     from evenhand.service.commands import Command
 
     given = {name: value for name, value in options.items() if value is not None and name != "model"}
-    return [Command("audit", data, group, options["model"], given, texts) for group in groups]
+    limits = given.pop("within", {})
+    return [Command("audit", data, group, options["model"], given | _limits(limits, group), texts) for group in groups]
+
+
+def _limits(limits: dict[str, float], protected: list[str]) -> dict[str, Any]:
+    """The limits of --within that concern these attributes, as an option of an audit if there are some."""
+    own = {name: distance for name, distance in limits.items() if name in protected}
+    return {"within": own} if own else {}
 
 
 def _run(
-    commands: list["Command"], dataset: "Dataset | None", out: Path | None, name: str, *, quiet: bool, silent: bool
+    commands: list["Command"],
+    dataset: "Dataset | None",
+    out: Path | None,
+    name: str,
+    *,
+    quiet: bool,
+    silent: bool,
+    started: float | None,
 ) -> list[Done]:
-    """One audit after the other; one that was interrupted or failed is the last."""
+    """One audit after the other; one that was interrupted or failed is the last.
+
+    `started` is when the command began: what it did until the first audit is part of that one's time.
+    """
+    from evenhand.runs.audit import UNFINISHED
+
     kept = is_kept(out, quiet)
     folder = None if kept else out or free_folder(name)
     audits: list[Done] = []
@@ -200,18 +249,21 @@ def _run(
         several = folder is not None and len(commands) > 1
         own = folder / "-".join(command.protected) if folder is not None and several else folder
         with place_for(command, kept, own) as place:
-            audits.append(do_audit(command, place, quiet, dataset))
+            audits.append(do_audit(command, place, quiet, dataset, started))
+        started = None
         if not silent:
             tell(audits[-1], command.texts)
-        if audits[-1].summary["search"]["stopped"] in ("interrupted", "model-failed"):
+        if audits[-1].summary["search"]["stopped"] in UNFINISHED:
             break
     return audits
 
 
-def do_audit(command: "Command", place: Place, quiet: bool, dataset: "Dataset | None" = None) -> Done:
+def do_audit(
+    command: "Command", place: Place, quiet: bool, dataset: "Dataset | None" = None, started: float | None = None
+) -> Done:
     """One audit; `dataset` is what the command names, where it is at hand."""
     if command.texts:
-        return text_options.do_text_audit(command, place, quiet)
+        return text_options.do_text_audit(command, place, quiet, started)
     from evenhand.data.dataset import load_dataset
     from evenhand.runs.audit import audit as run_audit
 
@@ -225,6 +277,7 @@ def do_audit(command: "Command", place: Place, quiet: bool, dataset: "Dataset | 
             on_progress=both(display, place.search),
             on_findings=place.pairs(dataset, command.protected),
             checkpoints=place.checkpoints(),
+            started=started,
             **command.options,
         )
     return Done(place.run, place.keep(audit.summary), audit.summary)

@@ -26,11 +26,15 @@ def card(
     licence: Annotated[
         str | None, typer.Option("--licence", "--license", help="The model's licence, such as apache-2.0.")
     ] = None,
+    with_people: Annotated[
+        bool, typer.Option("--with-people", help="Show the clearest pairs too: rows of the data, or made from them.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that holds no section of ours.")] = False,
 ) -> None:
     """Write the section of a model card: what was tested, on whom, results with intervals, limits.
 
-    Markdown with Hugging Face front matter. In a card that has the section already, only our part is replaced.
+    No row of the data is in it unless --with-people asks for pairs. Markdown with Hugging Face front
+    matter. In a card that has the section already, only our part is replaced.
 
     Examples:
       evenhand card results/sex
@@ -44,7 +48,7 @@ def card(
     from evenhand.report.card import card_run, render_section
     from evenhand.report.card_file import has_section, new_card, updated_card, written_card
 
-    runs = [card_run(read_json(results_of(folder) / "summary.json")) for folder in folders]
+    runs = [card_run(read_json(results_of(folder) / "summary.json"), with_people=with_people) for folder in folders]
     section = render_section(runs, evenhand.__version__)
     there = None if out is None else written_card(out)
     if there is not None and has_section(there):

@@ -8,7 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evenhand.cli.folders import free_folder
-from evenhand.cli.options import Data, Device, Inputs, Json, Model, Out, Protected, Quiet, Seed
+from evenhand.cli.options import (
+    AcceptPoorModel,
+    Data,
+    Device,
+    Inputs,
+    Json,
+    Model,
+    Out,
+    Output,
+    Protected,
+    Quiet,
+    Seed,
+    Threshold,
+)
 from evenhand.cli.progress import ProgressDisplay
 
 if TYPE_CHECKING:
@@ -32,6 +45,9 @@ def compare(
     ] = "paper",
     model: Model = None,
     inputs: Inputs = None,
+    output: Output = None,
+    threshold: Threshold = None,
+    accept_poor_model: AcceptPoorModel = False,
     seed: Seed = 0,
     device: Device = "auto",
     out: Out = None,
@@ -62,7 +78,10 @@ def compare(
     allowed, chosen = Budget.parse(budget), None if methods is None else method_names(methods)
     with result_folder(out or free_folder(f"compare-{'-'.join([dataset.name, *names])}")) as folder:
         with ProgressDisplay(dataset.name, quiet=quiet) as display:
-            comparison = run_comparison(dataset, names, chosen, allowed, model, seed, device, inputs, display.of_method)
+            comparison = run_comparison(
+                dataset, names, chosen, allowed, model, seed, device, inputs, display.of_method,
+                output=output or "auto", threshold=threshold, accept_poor_model=accept_poor_model,
+            )  # fmt: skip
         comparison.write(folder)
     if as_json:
         typer.echo(json.dumps(asdict(comparison), indent=2, ensure_ascii=False))

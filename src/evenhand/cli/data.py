@@ -127,6 +127,8 @@ def _card(dataset: "Dataset") -> dict[str, Any]:
         "rows": len(dataset.codes),
         "train_rows": int(dataset.train.sum()),
         "held_out_rows": int((~dataset.train).sum()),
+        "split": schema.split.words,
+        "weight": schema.weight,
         "label": {"column": schema.label.column, "values": schema.label.values, "favourable": schema.label.favourable},
         "protected": schema.protected,
         "attributes": [
@@ -147,6 +149,8 @@ def _print_card(dataset: "Dataset", card: dict[str, Any]) -> None:
     facts = [
         ("people", card["population"]),
         ("rows", _rows_text(card)),
+        ("split", card["split"]),
+        *([("weights", f"column '{card['weight']}'")] if card["weight"] else []),
         ("label", f"{card['label']['column']}: {labels}"),
         *((name, card[name]) for name in ("source", "licence", "citation")),
         *(("note", note) for note in card["notes"]),
@@ -176,8 +180,13 @@ def _print_attributes(dataset: "Dataset") -> None:
 
 def _values(attribute: "Attribute") -> str:
     """The first and last words of a domain."""
-    texts = attribute.texts()
-    return ", ".join(texts) if len(texts) <= 3 else f"{texts[0]}, {texts[1]}, … {texts[-1]}"
+    low, high = attribute.domain
+    if attribute.kind == "pass":
+        return "as they stand in the table; no search changes them"
+    if attribute.size <= 3:
+        return ", ".join(attribute.texts())
+    last, missing = attribute.span[1], ", or missing" if attribute.span[1] < high else ""
+    return f"{attribute.text(low)}, {attribute.text(low + 1)}, … {attribute.text(last)}{missing}"
 
 
 def _corpus_card(name: str) -> dict[str, Any]:

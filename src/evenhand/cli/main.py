@@ -1,7 +1,8 @@
 """The `evenhand` command: one file per subcommand; torch is imported only by those that need it."""
 
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 try:
     import typer
@@ -25,7 +26,7 @@ try:
     from evenhand.cli.storage import storage_app
     from evenhand.cli.train import train
     from evenhand.cli.users import users_app
-    from evenhand.errors import EvenhandError
+    from evenhand.errors import EvenhandError, TableWarning
 except KeyboardInterrupt:  # somebody was quicker than these imports
     sys.stderr.write("Interrupted.\n")
     sys.exit(130)
@@ -85,6 +86,7 @@ def main() -> None:
 
     So does Ctrl-C, with 130, wherever the command has not said more about it.
     """
+    warnings.showwarning = _show_warning
     try:
         app()
     except EvenhandError as error:
@@ -96,6 +98,16 @@ def main() -> None:
         if end.__context__ is not None and isinstance(end.__context__.__cause__, KeyboardInterrupt):  # Typer is silent
             _end_interrupted()
         raise
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+    line: str | None = None,
+) -> None:  # fmt: skip
+    """What we have to say about a table is for its owner, who does not care which line of ours says it."""
+    plain = issubclass(category, TableWarning)
+    text = f"note: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(text)
 
 
 def _end_interrupted() -> None:

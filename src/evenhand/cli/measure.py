@@ -10,7 +10,20 @@ import typer
 from evenhand.cli import text as text_options
 from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
 from evenhand.cli.looking import results_of
-from evenhand.cli.options import Device, Inputs, Json, Model, Protected, Quiet, Seed
+from evenhand.cli.options import (
+    AcceptPoorModel,
+    Device,
+    Inputs,
+    Json,
+    Model,
+    Output,
+    Protected,
+    Quiet,
+    Seed,
+    Threshold,
+    Within,
+    sizes_in,
+)
 from evenhand.cli.progress import CountDisplay, DownloadDisplay
 from evenhand.errors import EvenhandError
 
@@ -38,6 +51,7 @@ Findings = Annotated[
 def measure(
     data: Data,
     protected: Protected = None,
+    within: Within = None,
     half_width: Annotated[
         float | None,
         typer.Option(help="Sample until the interval is so narrow: half its length.", show_default="0.005"),
@@ -48,6 +62,9 @@ def measure(
     ] = None,
     model: Model = None,
     inputs: Inputs = None,
+    output: Output = None,
+    threshold: Threshold = None,
+    accept_poor_model: AcceptPoorModel = False,
     findings: Findings = None,
     seed: Seed = 0,
     device: Device = "auto",
@@ -90,7 +107,11 @@ def measure(
 
     findings = None if findings is None else results_of(findings)
     options: dict[str, Any] = {"confidence": confidence, "findings": findings, "seed": seed, "device": device}
-    for_tables = {"half_width": half_width, "changes": changes, "inputs": inputs}
+    for_tables = {
+        "half_width": half_width, "changes": changes, "inputs": inputs, "output": output, "threshold": threshold,
+        "accept_poor_model": accept_poor_model or None,
+        "within": None if within is None else sizes_in("--within", within),
+    }  # fmt: skip
     for_texts: dict[str, Any] = {
         "texts": texts, "text": text, "label": label, "split": split, "favourable": favourable, "network": network,
         "lexicon": lexicon, "vectors": vectors, "swap": swap, "ambiguous": ambiguous,

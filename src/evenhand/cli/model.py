@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evenhand.cli.options import Data, Inputs, Json
+from evenhand.cli.options import AcceptPoorModel, Data, Inputs, Json, Output, Threshold
 
 Tried = Annotated[
     str | None,
@@ -13,11 +13,19 @@ Tried = Annotated[
 ]
 
 
-def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json = False) -> None:
-    """Try a model on the data: whether a search can trust it, what it offers, which method an audit would use.
+def model(
+    data: Data,
+    model: Tried = None,
+    inputs: Inputs = None,
+    output: Output = None,
+    threshold: Threshold = None,
+    accept_poor_model: AcceptPoorModel = False,
+    as_json: Json = False,
+) -> None:
+    """Try a model on the data: whether a search can trust it, what it reads and offers, which method would be used.
 
     It must be a function of a row: the same scores again, in any company. Gradients are compared with differences of
-    scores. Exit code 2 says which requirement it fails.
+    scores. Exit code 2 says which requirement it fails; an audit would refuse it for the same reason.
 
     Examples:
       evenhand model census
@@ -30,23 +38,26 @@ def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json 
     from evenhand.methods.names import AUTO
     from evenhand.methods.registry import METHODS, chosen_method
     from evenhand.models.conformance import conformance
-    from evenhand.models.loading import load_module
-    from evenhand.report.text import agreement_text
-    from evenhand.runs.subject import agreement
+    from evenhand.models.devices import choose_device
+    from evenhand.report.text import agreement_text, inputs_text
+    from evenhand.runs.subject import subject_of
 
     dataset = load_dataset(data)
-    module, name = load_module(dataset, model, inputs)
-    tried = conformance(module, dataset)
-    agrees = agreement(tried.classifier, dataset, 0)
+    subject = subject_of(
+        dataset, model, dataset.schema.protected, choose_device("cpu"), output=output or "auto", inputs=inputs,
+        threshold=threshold, accept_poor_model=accept_poor_model,
+    )  # fmt: skip
+    tried = conformance(subject.classifier.module, dataset, output=subject.classifier.output)
     method = chosen_method(AUTO, tried.why_not)
     content: dict[str, Any] = {
-        "model": name,
+        "model": subject.name,
+        "warnings": subject.warnings,
         "data": dataset.name,
         "output": tried.classifier.output,
         "offers": ["scores", "gradients"] if tried.gradients else ["scores"],
         "no_gradients": tried.why_not or None,
         "method": method,
-        "agreement": agrees,
+        **subject.facts(),
         "met": tried.met,
     }
     if as_json:
@@ -56,8 +67,11 @@ def model(data: Data, model: Tried = None, inputs: Inputs = None, as_json: Json 
 
     from evenhand.cli.printing import print_facts
 
-    facts = [("model", name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]
+    facts = [("warning", warning) for warning in subject.warnings]
+    facts += [("model", subject.name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]
     facts += [("met" if number == 0 else "", words) for number, words in enumerate(tried.met)]
-    facts += [("gives the label of", agreement_text(agrees)), ("offers", ", ".join(content["offers"]))]
+    facts += [("reads", inputs_text(subject.facts()))]
+    facts += [("does not read", f"{name}: {how}") for name, how in subject.unread.items()]
+    facts += [("gives the label of", agreement_text(subject.agreement)), ("offers", ", ".join(content["offers"]))]
     facts += [("no gradients", tried.why_not)] if tried.why_not else []
     print_facts(Console(highlight=False), [*facts, ("method", f"{method}: {METHODS[method].about}")])

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from evenhand.errors import EvenhandError
+
 Data = Annotated[
     str, typer.Argument(help="A built-in data set (census, credit, bank) or a schema file (.toml).", metavar="DATA")
 ]
@@ -39,8 +41,28 @@ Model = Annotated[
 Inputs = Annotated[
     str | None,
     typer.Option(
-        help="Tables: how a model that reads a matrix wants it: codes, values, onehot or standard.",
-        show_default="as the model's file says; codes",
+        help="Tables: how a model that reads a matrix wants it: codes, values, raw, onehot or standard.",
+        show_default="as the model's file says, else what the labels of the data bear out",
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(help="Tables: what the model returns: auto, logits or probabilities.", show_default="auto"),
+]
+Threshold = Annotated[
+    float | None,
+    typer.Option(
+        help="Tables, two classes: the label is the last of label.values where its score is at least this, as in "
+        "predict_proba[:, 1] >= 0.3.",
+        show_default="what the model's own predict does",
+    ),
+]
+AcceptPoorModel = Annotated[
+    bool,
+    typer.Option(
+        "--accept-poor-model",
+        help="Tables: go on with a model that gives the labels of the data no more often than always saying the "
+        "commonest one.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Decides all random choices.")]
@@ -48,3 +70,25 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="a new one in evenhand-out")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Within = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="NAME=DISTANCE: compare people with themselves up to so far from their own value of a protected number, "
+        "such as age=10; may be repeated.",
+        show_default="all values",
+    ),
+]
+
+
+def sizes_in(option: str, pairs: list[str]) -> dict[str, float]:
+    """COLUMN=NUMBER pairs; a column's name may hold = itself."""
+    sizes = {}
+    for pair in pairs:
+        column, equals, text = pair.rpartition("=")
+        try:
+            sizes[column] = float(text)
+        except ValueError:
+            equals = ""
+        if not equals or not column:
+            raise EvenhandError(f"{option} needs COLUMN=NUMBER; '{pair}' is not.")
+    return sizes

@@ -78,7 +78,9 @@ class ProgressDisplay(LineDisplay):
     def __call__(self, progress: "Progress") -> None:
         """Show where the search stands."""
         if self._due(progress.phase):
-            self._show(describe(self._title + (f" {self._method}" if self._method else ""), progress))
+            from evenhand.report.text import progress_text
+
+            self._show(progress_text(self._title + (f" {self._method}" if self._method else ""), progress))
 
 
 class CountDisplay(LineDisplay):
@@ -144,19 +146,3 @@ class DownloadDisplay:
         if self._bar is not None:
             self._bar.stop()
         self._bar = None
-
-
-UNITS = {
-    "data": ("rows of the data", "checked"),
-    "global": ("seeds", "global iterations"),
-    "local": ("walks", "local steps"),
-}
-
-
-def describe(title: str, progress: "Progress") -> str:
-    """One line, at most 80 columns for usual numbers."""
-    who, what = UNITS[progress.phase]
-    speed = f" ({progress.findings / progress.seconds:,.0f}/s)" if progress.findings and progress.seconds else ""
-    findings = "" if progress.phase == "data" else f", {progress.findings:,} findings{speed}"
-    left = f", {progress.left:.0f} s left" if progress.done < progress.total else ""
-    return f"{title}  {progress.walks:,} {who}, {what} {progress.done:,}/{progress.total:,}{findings}{left}"

@@ -12,7 +12,19 @@ from evenhand.cli import text as text_options
 from evenhand.cli.audit import one_data
 from evenhand.cli.folders import free_folder
 from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
-from evenhand.cli.options import AnyData, DataOption, Inputs, Json, Model, Protected, Quiet, Seed
+from evenhand.cli.options import (
+    AcceptPoorModel,
+    AnyData,
+    DataOption,
+    Inputs,
+    Json,
+    Model,
+    Output,
+    Protected,
+    Quiet,
+    Seed,
+    Threshold,
+)
 from evenhand.cli.progress import DownloadDisplay, StepDisplay
 from evenhand.errors import EvenhandError
 
@@ -35,6 +47,8 @@ def repair(
     ] = None,
     model: Model = None,
     inputs: Inputs = None,
+    threshold: Threshold = None,
+    accept_poor_model: AcceptPoorModel = False,
     share: Annotated[float, typer.Option(help="augment: the share of the findings to learn from.")] = 0.05,
     vote: Annotated[
         str | None,
@@ -50,13 +64,14 @@ def repair(
     strength: Annotated[
         float | None, typer.Option(help="pairing, certified: the weight of the penalty.", show_default="by repair")
     ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option(help="Tables: what the model returns: auto, logits or probabilities.", show_default="auto"),
-    ] = None,
+    output: Output = None,
     choose: Annotated[
         str | None,
-        typer.Option(help="Keep the repair with the lowest rate among those with, say, accuracy_loss<=0.005."),
+        typer.Option(
+            help="Keep the repair with the lowest rate among those with, say, accuracy_loss<=0.005. rate is that of "
+            "`evenhand measure` over the whole domain, impossible samples left out (texts: over training texts set "
+            "aside), the upper end of its interval."
+        ),
     ] = None,
     method: Annotated[
         str | None,
@@ -110,14 +125,16 @@ def repair(
     settings: dict[str, Any] = {
         "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
         "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
-        "confidence": confidence, "seed": seed, "inputs": inputs,
+        "confidence": confidence, "seed": seed, "inputs": inputs, "threshold": threshold,
+        "accept_poor_model": accept_poor_model or None,
     }  # fmt: skip
     for_texts = {
         "network": network, "lexicon": lexicon, "text": text, "label": label, "split": split, "vectors": vectors,
     }  # fmt: skip
     texts = is_text(data, text)
     if texts:
-        _check_texts({"vote": vote, "epochs": epochs, "half_width": half_width, "output": output, "inputs": inputs})
+        for_tables = ("vote", "epochs", "half_width", "output", "inputs", "threshold", "accept_poor_model")
+        _check_texts({name: settings[name] for name in for_tables})
     else:
         text_options.check_table(data, for_texts)
     if texts and protected is None:
@@ -187,7 +204,7 @@ def _check_texts(for_tables: dict[str, Any]) -> None:
 
 
 def _print(summary: dict[str, Any], folder: Path) -> None:
-    """All models in a table, then the result in sentences."""
+    """The people affected and the accuracy lost, all models in a table, then the rest of the result in sentences."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -198,18 +215,24 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     console = Console(highlight=False)
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     shown.add_column("")
-    for heading in ("accuracy", "rate", "findings left", "proved"):
+    names = {"people": "people", "uniform": "domain", "remaining": "findings left", "certified": "proved"}
+    if summary["domain"] == "text":
+        del names["people"]
+        names["uniform"] = "texts"
+    for heading in ("accuracy", *names.values()):
         shown.add_column(heading, justify="right")
     for row in summary["rows"]:
-        rates = [row[name] for name in ("uniform", "remaining", "certified")]
+        rates = [row[name] for name in names]
         cells = ["–" if rate is None else percent(rate["rate"], 2) for rate in rates]
         if row["certified"] is None and row["by"] in ("blind", "average"):
             cells[-1] = "built in"
         accuracy = "–" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
         style = "bold" if row["name"] == summary["chosen"] else ""
         shown.add_row(Text(row["name"], style=style), accuracy, *cells)
+    headline, *rest = sentences(summary)
+    console.print(Text(headline, style="bold"), end="\n\n")
     console.print(shown)
-    for sentence in sentences(summary):
+    for sentence in rest:
         console.print(Text(f"- {sentence}"))
     if summary["chosen"] is not None:
         typer.echo(f"\nmodel:  {folder / 'model.safetensors'}\nreport: {folder / 'report.html'}")

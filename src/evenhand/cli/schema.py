@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.options import Json, Quiet
+from evenhand.cli.options import Json, Quiet, sizes_in
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
@@ -56,6 +56,16 @@ def infer(
         list[str] | None,
         typer.Option(help="COLUMN=STEP: search a number in such steps; may be repeated.", show_default=False),
     ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Only these columns and the label, separated by commas.", show_default="all"),
+    ] = None,
+    drop: Annotated[
+        str | None, typer.Option(help="Columns to leave out, separated by commas.", show_default="none")
+    ] = None,
+    weight: Annotated[
+        str | None, typer.Option(help="The column of sampling weights, if there is one.", show_default=False)
+    ] = None,
     separator: Annotated[str | None, typer.Option(help="Of a CSV file.", show_default="found out")] = None,
     split: Annotated[str | None, typer.Option(help="Of a Hugging Face DatasetDict.", show_default="train")] = None,
     name: Annotated[str | None, typer.Option(help="The data set's short name.", show_default="the file's")] = None,
@@ -72,6 +82,8 @@ def infer(
       evenhand schema infer people.csv --label approved -p gender,ethnicity -o people.toml
 
       evenhand schema infer people.parquet --label hired --step income=100 --width age=5
+
+      evenhand schema infer people.csv --label approved --columns gender,age,income
     """
     from evenhand.data.infer import infer_file
     from evenhand.files import write_text
@@ -81,14 +93,17 @@ def infer(
     inferred = infer_file(
         table,
         label,
-        None if protected is None else [column.strip() for column in protected.split(",") if column.strip()],
+        _names(protected),
         beside=out.parent,
         separator={"\\t": "\t", "tab": "\t"}.get(separator or "", separator),
         split=split,
         favourable=favourable,
         bins=_bins(bins),
-        widths=_sizes("--width", width or []),
-        steps=_sizes("--step", step or []),
+        widths=sizes_in("--width", width or []),
+        steps=sizes_in("--step", step or []),
+        columns=_names(columns),
+        drop=_names(drop) or (),
+        weight=weight,
         name=name,
     )
     content = _inferred_json(inferred, out)
@@ -124,6 +139,11 @@ def _check_out(out: Path, *, force: bool) -> None:
         raise EvenhandError(f"There is no folder {out.parent} to write {out.name} to.")
 
 
+def _names(text: str | None) -> list[str] | None:
+    """Names of columns, separated by commas; None where the option is not given."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _bins(text: str | None) -> int | None:
     if text is None:
         return None
@@ -131,20 +151,6 @@ def _bins(text: str | None) -> int | None:
     if kind != "quantile" or not number.isdecimal():
         raise EvenhandError(f"--bins must be quantile:N, such as quantile:10, and not '{text}'.")
     return int(number)
-
-
-def _sizes(option: str, pairs: list[str]) -> dict[str, float]:
-    """COLUMN=NUMBER pairs; a column's name may hold = itself."""
-    sizes = {}
-    for pair in pairs:
-        column, equals, text = pair.rpartition("=")
-        try:
-            sizes[column] = float(text)
-        except ValueError:
-            equals = ""
-        if not equals or not column:
-            raise EvenhandError(f"{option} needs COLUMN=NUMBER; '{pair}' is not.")
-    return sizes
 
 
 def _inferred_json(inferred: "Inferred", out: Path) -> dict[str, Any]:
@@ -173,6 +179,7 @@ def _inferred_json(inferred: "Inferred", out: Path) -> dict[str, Any]:
             }
             for attribute in schema.attributes
         ],
+        "passed": inferred.passed,
         "set_aside": inferred.set_aside,
     }
 
@@ -189,21 +196,28 @@ def _print_inferred(inferred: "Inferred", out: Path) -> None:
     console = Console(highlight=False, markup=False)
     console.print(Text(f"{inferred.rows:,} rows; label {schema.label.column}: {', '.join(schema.label.values)}"))
     console.print(Text(inferred.label_notes[-1]))
+    if schema.split.column is not None or schema.weight is not None:
+        weight = "" if schema.weight is None else f"; weights: {schema.weight}"
+        console.print(Text(f"split: {schema.split.words}{weight}"))
     if schema.notation != Notation():
         console.print(Text(f"{schema.notation}: please check."))
     shown = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for heading in ("attribute", "kind", "values", "remarks"):
         shown.add_column(heading, justify="left", overflow="fold")
-    for attribute in schema.attributes:
+    for attribute in [each for each in schema.attributes if each.kind != "pass"]:
         name = attribute.name + (" (protected)" if attribute.protected else "")
         notes = [note for note in inferred.notes[attribute.name] if not note.startswith("From ")]
         shown.add_row(Text(name), Text(attribute.kind), Text(values_text(attribute)), Text(" ".join(notes)))
     console.print()
     console.print(shown)
-    if inferred.set_aside:
-        console.print(Text("\nset aside", style="bold"))
-        for column, reason in inferred.set_aside.items():
-            console.print(Text(f"- {column}: {reason}"))
+    for heading, columns in (
+        ("passed on to models as they stand, never searched", inferred.passed),
+        ("set aside", inferred.set_aside),
+    ):
+        if columns:
+            console.print(Text(f"\n{heading}", style="bold"))
+        for column, reason in columns.items():
+            console.print(Text(f"- {column.strip() or 'a column'}: {reason}"))
     if inferred.protected_guessed:
         names = ", ".join(schema.protected) or "none found"
         console.print(Text(f"\nProtected attributes were guessed by their names ({names}): please check."))
@@ -214,12 +228,16 @@ def values_text(attribute: "Attribute") -> str:
     """The values of an attribute in a few words."""
     from evenhand.data.notation import number_text
 
+    if attribute.kind == "pass":
+        return "as they stand"
     if attribute.kind != "number":
         return f"{attribute.size} categories"
-    low, high = attribute.text(attribute.domain[0]), attribute.text(attribute.domain[1])
+    first, last = attribute.span
+    low, high = attribute.text(first), attribute.text(last)
+    missing = " or missing" if last < attribute.domain[1] else ""
     if attribute.step is not None:
-        return f"{low} to {high} by {number_text(attribute.step)}"
-    return f"{attribute.size} bins, {low} to {high}"
+        return f"{low} to {high} by {number_text(attribute.step)}{missing}"
+    return f"{last - first + 1} bins, {low} to {high}{missing}"
 
 
 def _print_checked(schema: str, checked: "Checked") -> None:

@@ -106,7 +106,7 @@ def check_table(data: str, options: dict[str, Any]) -> None:
             )
 
 
-def do_text_audit(command: "Command", place: Place, quiet: bool) -> Done:
+def do_text_audit(command: "Command", place: Place, quiet: bool, started: float | None = None) -> Done:
     """One audit of texts."""
     from evenhand.runs.text_audit import audit_text
 
@@ -119,6 +119,7 @@ def do_text_audit(command: "Command", place: Place, quiet: bool) -> Done:
             out=place.folder,
             on_progress=both(display, place.search),
             on_download=downloads,
+            started=started,
             **command.options,
         )
     return Done(place.run, place.keep(audit.summary, texts=True), audit.summary)

@@ -67,6 +67,8 @@ class _Standing:
     def __call__(self, epoch: "TextEpoch") -> None:
         if self._quiet:
             return
+        from evenhand.report.text import duration
+
         where = f"epoch {epoch.number} of {self._epochs}"
         if epoch.validation_loss is not None:
             best = "  best so far" if epoch.best else ""
@@ -75,7 +77,7 @@ class _Standing:
             print(f"\r{line:<78}" if self._live else line, file=sys.stderr, flush=True)
         elif self._live and epoch.seconds - self._said > 0.5:
             self._said = epoch.seconds
-            line = f"{where}  {epoch.share:.0%}  about {epoch.left:.0f} s left"
+            line = f"{where}  {epoch.share:.0%}  about {duration(epoch.left)} left"
             print(f"\r{line:<78}", end="", file=sys.stderr, flush=True)
 
 

@@ -1,5 +1,6 @@
 """One column: how its raw values become codes, and how codes become words again."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -32,12 +33,16 @@ Finite = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
 class Missing(BaseModel):
-    """How the raw table writes a missing value, and the code that stands for it."""
+    """How the raw table writes a missing value, and the code that stands for it.
+
+    Without a code it is a value of its own, the last of the domain.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     value: Annotated[str | list[str], BeforeValidator(as_text)] = ""  # one way to write it, or several
     code: Code
+    own: Annotated[bool, Strict()] = False  # a code in the domain that stands for nothing else
 
 
 class Attribute(BaseModel):
@@ -46,7 +51,12 @@ class Attribute(BaseModel):
     `category` and `ordered` list raw values; a code is a position in that list. `number` counts in steps of `step`
     (code = the nearest multiple), or bins values: by a `width` (code = value // width) or by `edges` (code = how many
     edges are at or below the value). `type` is what a program reads in the column, `typical` the value that stands for
-    each bin between edges, `moves` and `stride` say how a search may change the attribute.
+    each bin between edges, `moves` and `stride` say how a search may change the attribute. `pass` is a column that the
+    model may read and a search never touches: a date, a text, an identifier.
+
+    An attribute may stand in several columns, which then change together: `columns` has one column of 0 and 1 for each
+    category (a category beyond them has 0 in all), and `along` other columns that say the same in other words, with
+    their value for each code of the domain.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -55,7 +65,9 @@ class Attribute(BaseModel):
     column: str = ""
     title: str = ""
     phrase: str = ""
-    kind: Literal["category", "ordered", "number"]
+    columns: list[str] = []
+    along: dict[str, list[bool | int | float | str]] = {}  # nan: nothing in the table
+    kind: Literal["category", "ordered", "number", "pass"]
     protected: Annotated[bool, Strict()] = False
     domain: tuple[Whole, Whole] = (0, -1)
     categories: Annotated[list[str | list[str]], BeforeValidator(as_text)] = []
@@ -70,6 +82,7 @@ class Attribute(BaseModel):
     type: Literal["text", "category", "integer", "float", "boolean"] | None = None
     moves: Literal["any", "up", "down", "none"] = "any"
     stride: Annotated[Whole, Field(ge=1, le=LARGEST_CODE)] = 1
+    within: Annotated[Finite, Field(gt=0)] | None = None  # protected: compare with values up to so far from one's own
 
     @model_validator(mode="before")
     @classmethod
@@ -78,12 +91,16 @@ class Attribute(BaseModel):
         if not isinstance(values, dict) or not isinstance(values.get("name"), str):
             return values
         filled = {"column": values["name"], "title": values["name"].replace("-", " ")} | values
+        if filled.get("kind") == "pass":
+            filled = {"categories": ["any"], "moves": "none"} | filled
+        if filled.get("columns") and "categories" not in filled:
+            filled["categories"] = filled["columns"]
         categories, edges = filled.get("categories"), filled.get("edges")
-        if "domain" not in filled and isinstance(categories, list) and filled.get("kind") in ("category", "ordered"):
+        if "domain" not in filled and isinstance(categories, list) and filled.get("kind") != "number":
             filled["domain"] = (0, len(categories) - 1)
         if "domain" not in filled and isinstance(edges, list) and edges:
             filled["domain"] = (0, len(edges))
-        return filled
+        return _with_own_missing(filled)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Attribute":
@@ -92,6 +109,11 @@ class Attribute(BaseModel):
         else:
             self._check_categories()
         self._check_domain()
+        self._check_columns()
+        if self.kind == "pass" and self.protected:
+            raise ValueError("kind = 'pass' is for columns that are never changed, so it cannot be protected")
+        if self.within is not None and self.kind != "number":
+            raise ValueError("within is a distance between numbers; only kind = 'number' has it")
         if self.stride > 1 and self.stride >= self.size:
             raise ValueError(f"stride = {self.stride} is more than the {self.size} codes of the domain have room for")
         if self.moves == "none" and self.stride > 1:
@@ -144,6 +166,24 @@ class Attribute(BaseModel):
         if twice := repeated(values):
             raise ValueError(f"categories must be unique, across groups too; found twice: {', '.join(twice)}")
 
+    def _check_columns(self) -> None:
+        if self.columns and self.kind not in ("category", "ordered"):
+            raise ValueError("columns of 0 and 1 are for a category")
+        if self.columns and (self.missing is not None or not 0 <= len(self.categories) - len(self.columns) <= 1):
+            raise ValueError(
+                f"columns needs one category for each of its {len(self.columns)} columns, and may have one more for "
+                f"people with 0 in all of them; there are {len(self.categories)}, and no missing value"
+            )
+        if twice := repeated(self.raw_columns):
+            raise ValueError(f"a column is named twice: {', '.join(twice)}")
+        for column, values in self.along.items():
+            if any(isinstance(value, float) and np.isinf(value) for value in values):
+                raise ValueError(f"along.{column} has an infinite number")
+            if len(values) != self.size:
+                raise ValueError(
+                    f"along.{column} needs a value for each of the {self.size:,} codes of the domain, not {len(values)}"
+                )
+
     def _check_domain(self) -> None:
         low, high = self.domain
         if high < low and "domain" in self.model_fields_set:
@@ -166,6 +206,17 @@ class Attribute(BaseModel):
         """How many codes the domain has."""
         return self.domain[1] - self.domain[0] + 1
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The smallest and the largest code that stands for a value, not for a missing one."""
+        low, high = self.domain
+        return low, high - (high > low and self.is_missing(high))
+
+    @property
+    def raw_columns(self) -> list[str]:
+        """The columns of the table in which the attribute stands."""
+        return [*(self.columns or [self.column]), *self.along]
+
     def encode(self, raw: "pd.Series", notation: Notation = USUAL) -> NDArray[np.int32]:
         """Raw values to codes, out-of-domain ones included: what a network is trained on."""
         values = raw.astype("string").str.strip()
@@ -187,24 +238,19 @@ class Attribute(BaseModel):
             codes[present] = self._encode_categories(values[present])
         return codes
 
-    def read_otherwise(
-        self, raw: "pd.Series", codes: NDArray[np.int32], notation: Notation = USUAL
-    ) -> NDArray[np.bool_]:
-        """(n,) where a code says another number than the table: rounded to the step, or filled in where one is missing.
+    def encode_columns(self, columns: "Sequence[pd.Series]") -> NDArray[np.int32]:
+        """Columns of 0 and 1 to codes; people with several 1s, or with none where no category is for that, to one more.
 
-        A bin is no other number: it is said as a range.
+        That code lies outside the domain: no sample is made with it.
         """
-        if self.kind != "number":
-            return np.zeros(len(codes), dtype=bool)
-        numbers = _numbers(raw.astype("string").str.strip().fillna(""), notation)
-        filled = np.isnan(numbers) & (self.missing is not None and not self.is_missing(self.missing.code))
-        if self.step is None:
-            return np.asarray(filled)
-        with np.errstate(invalid="ignore"):
-            return np.asarray(filled | (np.abs(numbers - codes * self.step) > 1e-6 * self.step))
+        ones = np.stack([_is_one(column, self) for column in columns], axis=1)
+        codes = np.where(ones.sum(axis=1) == 1, ones.argmax(axis=1), len(self.categories))
+        if len(self.categories) > len(self.columns):
+            codes[~ones.any(axis=1)] = len(self.columns)
+        return codes.astype(np.int32)
 
     def _encode_numbers(self, values: "pd.Series", notation: Notation) -> NDArray[np.int32]:
-        numbers = _numbers(values.replace({"false": "0", "true": "1"}), notation)
+        numbers = numbers_in_text(values.replace({"false": "0", "true": "1"}), notation)
         self._reject(values, ~np.isfinite(numbers), "is not a number")
         if self.edges:
             codes = np.searchsorted(self.edges, numbers, side="right")
@@ -214,6 +260,8 @@ class Attribute(BaseModel):
             codes = np.floor(numbers / self.width + 1e-9)  # 0.3 / 0.1 is a hair below 3
         if self.clip is not None:
             codes = np.clip(codes, *self.clip)
+        if self.missing is not None and self.missing.own:
+            codes = np.minimum(codes, self.missing.code - 1)  # a number above all others is not a missing one
         self._reject(values, np.abs(codes) > LARGEST_CODE, "is too large for this width")
         return codes.astype(np.int32)
 
@@ -247,6 +295,8 @@ class Attribute(BaseModel):
         if self.missing is None or code != self.missing.code:
             return False
         beyond_bins = bool(self.edges) and code > len(self.edges)
+        if self.missing.own:
+            return True
         return self.kind != "number" or beyond_bins or not self.domain[0] <= code <= self.domain[1]
 
     def _category_text(self, code: int) -> str:
@@ -257,7 +307,10 @@ class Attribute(BaseModel):
 
     def sentence(self, code: int) -> str:
         """The value as part of a sentence about a person: `age 30–39`."""
-        text = self.text(code)
+        return self.phrased(self.text(code))
+
+    def phrased(self, text: str) -> str:
+        """A value in words as part of a sentence about a person."""
         if text == "unknown":
             return f"{self.title} unknown"
         return (self.phrase or f"{self.title} {{}}").replace("{}", text)
@@ -275,6 +328,25 @@ class Attribute(BaseModel):
         return (None if lowest else code * self.width, None if highest else (code + 1) * self.width)
 
 
+def _is_one(column: "pd.Series", attribute: Attribute) -> NDArray[np.bool_]:
+    """(n,) where a column of 0 and 1 says 1."""
+    texts = column.astype("string").str.strip().str.lower().replace({"true": "1", "false": "0"}).fillna("")
+    numbers = numbers_in_text(texts, USUAL)
+    attribute._reject(texts, ~np.isin(numbers, (0, 1)), "is neither 0 nor 1, as all columns must be")
+    return np.asarray(numbers == 1)
+
+
+def _with_own_missing(values: dict[str, Any]) -> dict[str, Any]:
+    """A missing value without a code gets one at the end of the domain."""
+    missing, domain = values.get("missing"), values.get("domain")
+    if not isinstance(missing, dict) or "code" in missing or not isinstance(domain, list | tuple) or len(domain) != 2:
+        return values
+    low, high = domain
+    if not isinstance(high, int):
+        return values
+    return values | {"missing": missing | {"code": high + 1, "own": True}, "domain": (low, high + 1)}
+
+
 def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
     """Codes times the step as a table writes them: 3 steps of 0.1 are 0.3 and not 0.30000000000000004."""
     parts = 1 / step
@@ -284,7 +356,7 @@ def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
     return np.asarray(np.round(np.asarray(codes) * step, min(digits, 300)), dtype=np.float64)
 
 
-def _numbers(texts: "pd.Series", notation: Notation) -> NDArray[np.float64]:
+def numbers_in_text(texts: "pd.Series", notation: Notation) -> NDArray[np.float64]:
     """Text as numbers; not a number where it is none."""
     import pandas as pd
 

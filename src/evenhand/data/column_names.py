@@ -1,5 +1,8 @@
 """The names of columns: each once; and those with commas, which separate names on the command line."""
 
+import re
+from collections import Counter
+
 from evenhand.data.attribute import repeated
 from evenhand.errors import EvenhandError, unknown_name
 
@@ -13,6 +16,41 @@ def check_unique(columns: list[str]) -> None:
         raise EvenhandError(
             "The table has several columns without a name. Name them in its first line, or remove all but one."
         )
+
+
+def is_nameless(column: str) -> bool:
+    """Whether a column has no name; `numbered` gives it one of these."""
+    return not column.strip() or re.fullmatch(r"Unnamed: \d+(\.\d+)*", column) is not None
+
+
+def numbered(header: list[str]) -> list[str]:
+    """The columns' names, each once, as pandas makes them: age and age.1, and Unnamed: 2 for one without a name.
+
+    So a model that was trained on what pandas read finds its columns by these names.
+    """
+    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    seen: Counter[str] = Counter()
+    for place in sorted(range(len(header)), key=lambda place: not header[place]):  # those with a name keep it
+        name = wanted = names[place]
+        number = seen[wanted]
+        while number:
+            seen[wanted] = number + 1
+            name = f"{wanted}.{number}"
+            number = number + 1 if name in names else seen[name]
+        names[place] = name
+        seen[name] += 1
+    return names
+
+
+def numbering_note(header: list[str]) -> str | None:
+    """What to say of columns that share a name in a header; None where none do."""
+    names = numbered(header)
+    notes = []
+    for name in repeated([name for name in header if name]):
+        places = [place for place, column in enumerate(header) if column == name]
+        read = ", ".join(f"'{names[place]}'" for place in places)
+        notes.append(f"{len(places)} columns are called '{name}'; they are read as {read}, in their order")
+    return "; ".join(notes) or None
 
 
 def unique_names(columns: list[str]) -> dict[str, str]:

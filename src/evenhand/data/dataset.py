@@ -1,6 +1,6 @@
 """A table with its schema: raw values, codes, labels, and which rows are held out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import repeated
-from evenhand.data.notation import USUAL
+from evenhand.data.attribute import Attribute, numbers_in_text, repeated
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, nearest, unknown_name
 
 if TYPE_CHECKING:  # schemas alone are read by processes that never open a table
     import pandas as pd
+
+    from evenhand.data.decoding import Decoder
+    from evenhand.data.raw import Beyond
 
 BUILTIN = Path(str(resources.files("evenhand.data") / "builtin"))
 
@@ -28,9 +30,8 @@ class Dataset:
     codes: NDArray[np.int32]  # (rows, d), out-of-domain values included
     labels: NDArray[np.int64]  # (rows,)
     train: NDArray[np.bool_]  # (rows,) false for held-out rows
-    read_otherwise: NDArray[np.bool_] | None = (
-        None  # (rows,) true where a number was rounded or filled in; None: nowhere
-    )
+    frame: "pd.DataFrame | None" = None  # the table as it was read, with columns that are no attributes too
+    weights: NDArray[np.float64] | None = None  # (rows,) how many people each row stands for; None: each for one
 
     @property
     def name(self) -> str:
@@ -43,10 +44,42 @@ class Dataset:
         return np.clip(self.codes, self.schema.lower, self.schema.upper).astype(np.int32)
 
     @cached_property
-    def as_they_are(self) -> NDArray[np.bool_]:
-        """(rows,) whether the codes say just what the table says: in the domain, nothing rounded, nothing filled in."""
-        inside: NDArray[np.bool_] = (self.codes == self.clipped).all(axis=1)
-        return inside if self.read_otherwise is None else inside & ~self.read_otherwise
+    def exact(self) -> NDArray[np.int32]:
+        """(rows, d) codes that stand for the raw values themselves, beyond the domain where it has none for them."""
+        return self._exactly[0]
+
+    @cached_property
+    def beyond(self) -> "list[Beyond | None]":
+        """By attribute, the raw values that its domain has no code for."""
+        return self._exactly[1]
+
+    @cached_property
+    def decoder(self) -> "Decoder":
+        """What turns codes, exact ones too, into rows of the table."""
+        from evenhand.data.decoding import Decoder
+
+        return Decoder(self.schema, self.beyond)
+
+    @cached_property
+    def _exactly(self) -> "tuple[NDArray[np.int32], list[Beyond | None]]":
+        from evenhand.data.decoding import Decoder
+        from evenhand.data.raw import beyond_domain, cells_of, notation_for, passed
+
+        if self.frame is None:
+            return self.clipped, [None] * len(self.schema.attributes)
+        grid, exact = Decoder(self.schema), self.clipped.copy()
+        behind: list[Beyond | None] = []
+        beyond: Beyond | None
+        for index, attribute in enumerate(self.schema.attributes):
+            notation = notation_for(self.frame[attribute.raw_columns[0]], self.schema.notation)
+            cells = cells_of(attribute, self.frame, notation)
+            if attribute.kind == "pass":
+                exact[:, index], beyond = passed(attribute.column, cells[attribute.column])
+            else:
+                meant = grid.cells(index, self.clipped[:, index])
+                exact[:, index], beyond = beyond_domain(attribute, cells, meant, self.codes[:, index])
+            behind.append(beyond)
+        return exact, behind
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
@@ -56,10 +89,48 @@ class Dataset:
             possible &= ~rule.applies_to(self.clipped, self.schema.lower)
         return possible
 
+    def is_in_domain(self, row: int) -> bool:
+        """Whether the domain has just the values of a row, so that a sample can be that person."""
+        return bool((self.exact[row] == self.codes[row]).all() and (self.codes[row] == self.clipped[row]).all())
+
+    def numbers(self, index: int) -> NDArray[np.float64]:
+        """(rows,) the numbers of an attribute as they stand in the table; not a number where one is missing."""
+        import pandas as pd
+
+        from evenhand.data.decoding import numbers_of
+        from evenhand.data.raw import cells_of, notation_for
+
+        attribute = self.schema.attributes[index]
+        if self.frame is None:
+            return numbers_of(attribute, self.clipped[:, index])
+        notation = notation_for(self.frame[attribute.column], self.schema.notation)
+        cells = cells_of(attribute, self.frame, notation)[attribute.column]
+        return np.asarray(pd.to_numeric(cells).to_numpy(dtype=np.float64, na_value=np.nan))
+
+    def compared_within(self, distances: dict[str, float], protected: list[str]) -> "Dataset":
+        """The same data, whose protected numbers are compared with values up to so far from a person's own."""
+        return replace(self, schema=self.schema.compared_within(distances, protected)) if distances else self
+
+    def text(self, index: int, code: int, *, exact: bool = False) -> str:
+        """The value behind a code of one attribute in words; behind an exact code, that of the table."""
+        beyond, attribute = self.beyond[index] if exact else None, self.schema.attributes[index]
+        if beyond is None or code < beyond.first:
+            return attribute.text(code)
+        from evenhand.data.raw import cell_text
+
+        return cell_text(attribute, {name: cells.iloc[code - beyond.first] for name, cells in beyond.cells.items()})
+
+    def sentence(self, index: int, code: int, *, exact: bool = False) -> str:
+        """The same as part of a sentence about a person."""
+        return self.schema.attributes[index].phrased(self.text(index, code, exact=exact))
+
+    def shown(self, *, exact: bool = False) -> list[int]:
+        """The attributes whose codes say something about a person; that a column passes only exact codes can say."""
+        return [index for index, attribute in enumerate(self.schema.attributes) if exact or attribute.kind != "pass"]
+
     def describe(self, codes: NDArray[np.int32]) -> str:
         """One person in words."""
-        pairs = zip(self.schema.attributes, codes, strict=True)
-        return ", ".join(attribute.sentence(int(code)) for attribute, code in pairs)
+        return ", ".join(self.sentence(index, int(codes[index])) for index in self.shown())
 
 
 def builtin_names() -> list[str]:
@@ -94,27 +165,79 @@ def load_dataset(name_or_path: str) -> Dataset:
 
 def encode(schema: Schema, frame: "pd.DataFrame") -> Dataset:
     """Codes and labels of a raw table."""
-    from evenhand.data.tables import is_text, text_column
+    from evenhand.data.raw import notation_for
+    from evenhand.data.tables import text_column
 
-    wanted = [attribute.column for attribute in schema.attributes] + [schema.label.column]
+    wanted = [column for attribute in schema.attributes for column in attribute.raw_columns] + [schema.label.column]
+    wanted += [column for column in (schema.split.column, schema.weight) if column is not None]
     _check_columns(schema, wanted, list(map(str, frame.columns)))
     if frame.empty:
         raise EvenhandError(f"The table of {schema.name} has no rows.")
-    train = schema.split.train_mask(len(frame))
+    train = _train_mask(schema, frame)
     if not train.any():
         raise EvenhandError(
             f"The split of {schema.name} leaves no row to train on: the table has {len(frame)} in all. "
             "Lower split.held_out, give split.train_rows, or add rows to the table."
         )
-    columns = {column: text_column(frame[column]) for column in wanted}
-    codes = np.empty((len(frame), len(schema.attributes)), dtype=np.int32)
-    otherwise = np.zeros(len(frame), dtype=bool)
+    schema = schema.model_copy(update={"attributes": [_as_in_table(each, frame) for each in schema.attributes]})
+    codes = np.zeros((len(frame), len(schema.attributes)), dtype=np.int32)
     for index, attribute in enumerate(schema.attributes):
-        text = columns[attribute.column]
-        notation = schema.notation if is_text(frame[attribute.column]) else USUAL  # typed numbers have none
+        if attribute.kind == "pass":
+            continue
+        if attribute.columns:
+            codes[:, index] = attribute.encode_columns([text_column(frame[name]) for name in attribute.columns])
+            continue
+        text, notation = text_column(frame[attribute.column]), notation_for(frame[attribute.column], schema.notation)
         codes[:, index] = attribute.encode(text, notation)
-        otherwise |= attribute.read_otherwise(text, codes[:, index], notation)
-    return Dataset(schema, codes, _labels(schema, columns[schema.label.column]), train, otherwise)
+    labels = _labels(schema, text_column(frame[schema.label.column]))
+    return Dataset(schema, codes, labels, train, frame, _weights(schema, frame))
+
+
+def _train_mask(schema: Schema, frame: "pd.DataFrame") -> NDArray[np.bool_]:
+    """(rows,) which rows train."""
+    from evenhand.data.tables import text_column
+
+    if schema.split.column is None:
+        return schema.split.train_mask(len(frame))
+    values = text_column(frame[schema.split.column]).fillna("").str.strip()
+    return schema.split.train_mask(len(frame), values.to_numpy(dtype=object))
+
+
+def _weights(schema: Schema, frame: "pd.DataFrame") -> NDArray[np.float64] | None:
+    """(rows,) the sampling weights, checked: a number for each row, none below 0, not all 0."""
+    if schema.weight is None:
+        return None
+    from evenhand.data.raw import notation_for
+    from evenhand.data.tables import text_column
+
+    text = text_column(frame[schema.weight]).fillna("").str.strip()
+    weights = numbers_in_text(text, notation_for(frame[schema.weight], schema.notation))
+    wrong = ~np.isfinite(weights) | (weights < 0)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise EvenhandError(
+            f"Row {row + 1}, column '{schema.weight}': '{text.iloc[row]}' is no weight, which is a number that is not "
+            f'negative. Correct the value, or take weight = "{schema.weight}" out of the schema '
+            f"({int(wrong.sum()):,} such values)."
+        )
+    if not weights.any():
+        raise EvenhandError(f"All weights of {schema.name} (column '{schema.weight}') are 0, so nobody counts.")
+    return weights
+
+
+def _as_in_table(attribute: Attribute, frame: "pd.DataFrame") -> Attribute:
+    """The attribute with what only the table says: the type of a typed column, what stands for a passed one."""
+    from evenhand.data.tables import is_text, text_column
+
+    if attribute.kind == "pass":
+        commonest = text_column(frame[attribute.column]).mode()
+        return attribute.model_copy(update={"categories": [str(commonest.iloc[0])] if len(commonest) else ["unknown"]})
+    column = frame[attribute.raw_columns[0]]
+    if attribute.kind == "number" or attribute.type is not None or is_text(column):
+        return attribute
+    kinds = {"b": "boolean", "i": "integer", "u": "integer", "f": "float"}
+    kind = getattr(getattr(column.dtype, "numpy_dtype", column.dtype), "kind", "O")
+    return attribute.model_copy(update={"type": kinds.get(kind)})
 
 
 def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> None:

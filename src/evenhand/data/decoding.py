@@ -1,6 +1,6 @@
 """From codes back to the raw values that a model of the user's own reads: one value stands for each code."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, multiples
+from evenhand.data.raw import Beyond, joined
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 
@@ -17,19 +18,35 @@ TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 
 
 class Decoder:
-    """Turns (n, d) codes into a data frame with the columns and types of the table."""
+    """Turns (n, d) codes into a data frame with the columns and types of the table.
 
-    def __init__(self, schema: Schema) -> None:
+    With what lies `beyond` each domain, codes beyond it stand for the raw values of the table itself.
+    """
+
+    def __init__(self, schema: Schema, beyond: Sequence[Beyond | None] | None = None) -> None:
         self.schema = schema
-        self._columns = [_Column(attribute) for attribute in schema.attributes]
+        behind = beyond or [None] * len(schema.attributes)
+        self._columns = [_Column(*pair) for pair in zip(schema.attributes, behind, strict=True)]
 
     def frame(self, codes: NDArray[np.int32]) -> pd.DataFrame:
-        """(n, d) codes, moved into the domain, as raw values; a column that several attributes read has the first's."""
+        """(n, d) codes as raw values; a column that several attributes read has the first's.
+
+        Codes outside the domain that stand for no value of the table are moved into it.
+        """
         columns: dict[str, Any] = {}
-        for attribute, column, values in zip(self.schema.attributes, self._columns, codes.T, strict=True):
-            if attribute.column not in columns:
-                columns[attribute.column] = column.values(values)
+        for column, values in zip(self._columns, codes.T, strict=True):
+            for name, cells in column.cells(values).items():
+                columns.setdefault(name, cells)
         return pd.DataFrame(columns, copy=False)
+
+    def cells(self, index: int, codes: NDArray[np.int32]) -> dict[str, Any]:
+        """(n,) codes of one attribute as raw values, by column."""
+        return self._columns[index].cells(codes)
+
+
+def values_of(attribute: Attribute) -> Any:
+    """(codes of the domain,) the raw value that stands for each code of an attribute in one column."""
+    return _Column(attribute, None).cells(np.arange(attribute.domain[0], attribute.domain[1] + 1))[attribute.column]
 
 
 def numbers_of(attribute: Attribute, codes: NDArray[Any]) -> NDArray[np.float64]:
@@ -38,6 +55,10 @@ def numbers_of(attribute: Attribute, codes: NDArray[Any]) -> NDArray[np.float64]
     That of a bin by width is its middle, of whole numbers the lower middle; of a bin by edges the one that the schema
     gives, else the middle, and for the open bins at the ends the edge. A code above all bins is a missing value.
     """
+    if attribute.missing is not None and attribute.missing.own:
+        without = attribute.model_copy(update={"missing": None})
+        present = np.minimum(codes, attribute.missing.code - 1)
+        return np.where(codes == attribute.missing.code, np.nan, numbers_of(without, present))
     if attribute.step is not None:
         return multiples(codes, attribute.step)
     if attribute.edges:
@@ -62,23 +83,54 @@ def _middles(attribute: Attribute) -> NDArray[np.float64]:
     return np.concatenate([[below], middles, edges[-1:]])
 
 
+def _taken(tables: dict[str, Any], places: NDArray[np.intp]) -> dict[str, Any]:
+    return {name: table.take(places) for name, table in tables.items()}
+
+
 def _names_for_others() -> Iterator[str]:
     yield "other"
     yield from (f"other {number}" for number in count(2))
 
 
 class _Column:
-    """The raw values of one attribute."""
+    """The raw values of one attribute, by column of the table."""
 
-    def __init__(self, attribute: Attribute) -> None:
-        self._attribute = attribute
+    def __init__(self, attribute: Attribute, beyond: Beyond | None) -> None:
+        self._attribute, self._beyond = attribute, beyond
         self._low, self._high = attribute.domain
-        self._table = self._raw(np.arange(self._low, self._high + 1)) if attribute.size <= LARGEST_TABLE else None
+        whole = attribute.size <= LARGEST_TABLE
+        self._grid = self._of_domain(np.arange(self._low, self._high + 1)) if whole else None
+        self._all = None
+        if beyond is not None and self._grid is not None:
+            self._all = {name: joined(values, beyond.cells[name]) for name, values in self._grid.items()}
 
-    def values(self, codes: NDArray[Any]) -> Any:
-        """(n,) the raw value of each code."""
-        codes = np.clip(codes, self._low, self._high).astype(np.intp)
-        return self._raw(codes) if self._table is None else self._table.take(codes - self._low)
+    def cells(self, codes: NDArray[Any]) -> dict[str, Any]:
+        """(n,) the raw value of each code, by column."""
+        inside = np.clip(codes, self._low, self._high).astype(np.intp)
+        outside = None if self._beyond is None else np.asarray(codes) >= self._beyond.first
+        if outside is None or not outside.any():
+            return self._of_domain(inside) if self._grid is None else _taken(self._grid, inside - self._low)
+        assert self._beyond is not None
+        numbers = np.asarray(codes).astype(np.intp) - self._beyond.first
+        if self._all is not None:
+            places = np.where(outside, numbers + self._attribute.size, inside - self._low)
+            return _taken(self._all, places)
+        meant = {name: np.asarray(values, dtype=np.float64) for name, values in self._of_domain(inside).items()}
+        for name, values in meant.items():
+            values[outside] = self._beyond.cells[name].to_numpy()[numbers[outside]]
+        return meant
+
+    def _of_domain(self, codes: NDArray[Any]) -> dict[str, Any]:
+        """(n,) what codes of the domain mean."""
+        attribute, places = self._attribute, np.asarray(codes) - self._low
+        if attribute.kind == "pass" and self._beyond is not None:  # the first value beyond stands for all of them
+            return {name: cells.array.take(places) for name, cells in self._beyond.cells.items()}
+        if attribute.columns:
+            kind = {"boolean": bool, "float": np.float64}.get(attribute.type or "", np.int64)
+            own = {name: (codes == place).astype(kind) for place, name in enumerate(attribute.columns)}
+        else:
+            own = {attribute.column: self._raw(codes)}
+        return own | {name: pd.Series(values).array.take(places) for name, values in attribute.along.items()}
 
     def _raw(self, codes: NDArray[Any]) -> Any:
         return self._numbers(codes) if self._attribute.kind == "number" else self._categories(codes)

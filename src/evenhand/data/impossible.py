@@ -1,5 +1,6 @@
 """Values that cannot go together, such as relationship = Husband with sex = Female."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from evenhand.data.attribute import Attribute, as_list, as_text, multiples
 
 BOUNDS = ("below", "at_least")
+SHOWN = 12  # values in a message
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,43 @@ def _listed(attribute: Attribute, values: list[Any]) -> NDArray[np.bool_]:
 
 def _code_of(attribute: Attribute, value: Any) -> int:
     if attribute.kind == "number" and (number := _as_number(value)) is not None:
-        import pandas as pd
-
-        return int(attribute.encode(pd.Series([repr(number)]))[0])
-    known = dict(zip(attribute.texts(), range(attribute.domain[0], attribute.domain[1] + 1), strict=True))
-    if attribute.kind != "number":
-        known |= {text.strip(): code for code, group in enumerate(attribute.categories) for text in as_list(group)}
+        return _code_of_number(attribute, number)
     text = str(value).strip()
-    if text not in known:
-        hint = "bounds such as { below = 18 }, or " if attribute.kind == "number" else ""
-        shown = ", ".join(list(known)[:12])
+    if attribute.kind != "number":
+        low, high = attribute.domain
+        known = dict(zip(attribute.texts(), range(low, high + 1), strict=True))
+        known |= {text.strip(): code for code, group in enumerate(attribute.categories) for text in as_list(group)}
+        found, hint, shown = known.get(text), "", list(known)[:SHOWN]
+    else:
+        found, hint = _code_called(attribute, text), "bounds such as { below = 18 }, or "
+        shown = [attribute.text(code) for code in _domain(attribute)[:SHOWN]]
+    if found is None:
         raise ValueError(
-            f"a rule in impossible names '{text}', which is no value of '{attribute.name}'; use {hint}{shown}"
+            f"a rule in impossible names '{text}', which is no value of '{attribute.name}'; use {hint}"
+            f"{', '.join(shown)}"
         )
-    return known[text]
+    return found
+
+
+def _domain(attribute: Attribute) -> range:
+    return range(attribute.domain[0], attribute.domain[1] + 1)
+
+
+def _code_of_number(attribute: Attribute, number: float) -> int:
+    import pandas as pd
+
+    return int(attribute.encode(pd.Series([repr(number)]))[0])
+
+
+def _code_called(attribute: Attribute, text: str) -> int | None:
+    """The code of a number that has these words: 1,000 EUR. Steps are not looked through: there may be millions."""
+    codes: Sequence[int] = _domain(attribute)
+    if attribute.missing is not None and text == attribute.text(attribute.missing.code):
+        return attribute.missing.code
+    if attribute.step is not None:
+        number = _as_number(text.removesuffix(attribute.unit).replace(",", "").replace("−", "-"))
+        codes = [] if number is None else [_code_of_number(attribute, number)]
+    return next((code for code in codes if attribute.text(code) == text), None)
 
 
 def _as_number(value: Any) -> float | None:
@@ -102,19 +127,28 @@ def _within(attribute: Attribute, bounds: dict[str, Any]) -> NDArray[np.bool_]:
         )
     lowest, first_above = bounds.get("at_least", -np.inf), bounds.get("below", np.inf)
     codes = np.arange(attribute.domain[0], attribute.domain[1] + 1)
+    lows, highs = _ends(attribute, codes)
+    named = (lows >= lowest) & ((highs < first_above) | (first_above == np.inf))
+    missing = None if attribute.missing is None else attribute.missing.code
+    if missing is not None and attribute.is_missing(missing):
+        named &= codes != missing  # within no bounds
+    return np.asarray(named)
+
+
+def _ends(attribute: Attribute, codes: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n,) the smallest and the largest value of each code; a bin counts as within bounds if all of it is."""
     if attribute.step is not None:
         values = multiples(codes, attribute.step)
-        return np.asarray((values >= lowest) & (values < first_above))
-    ends = [_bin_ends(attribute, int(code)) for code in codes]
-    return np.array([lowest <= low and (high < first_above or first_above == np.inf) for low, high in ends])
-
-
-def _bin_ends(attribute: Attribute, code: int) -> tuple[float, float]:
-    """The smallest value of a bin, and one just below the smallest value above it; a bin counts as inside if all is."""
-    if attribute.is_missing(code):
-        return np.nan, np.nan  # within no bounds
-    low, high = attribute.bin(code)
-    return (-np.inf if low is None else low), (np.inf if high is None else float(np.nextafter(high, -np.inf)))
+        return values, values
+    if attribute.edges:
+        edges = np.array([-np.inf, *attribute.edges, np.inf, np.inf])  # a missing value may be the last of all codes
+        lows, above = edges[codes], edges[codes + 1]
+    else:
+        lows, above = codes * attribute.width, (codes + 1) * attribute.width
+        if attribute.clip is not None:
+            lows = np.where(codes == attribute.clip[0], -np.inf, lows)
+            above = np.where(codes == attribute.clip[1], np.inf, above)
+    return lows, np.where(np.isinf(above), np.inf, np.nextafter(above, -np.inf))
 
 
 def _words(attribute: Attribute, named: NDArray[np.bool_]) -> str:

@@ -10,20 +10,23 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.data.column_names import check_unique, column_called, unique_names
+from evenhand.data.column_names import check_unique, column_called, is_nameless, unique_names
 from evenhand.data.dataset import Dataset, encode
 from evenhand.data.facts import facts_of
+from evenhand.data.infer_attributes import Attributes, attributes_of
 from evenhand.data.infer_columns import Found, SetAside, decide
 from evenhand.data.infer_label import infer_label, infer_protected
 from evenhand.data.infer_notation import find_notation
 from evenhand.data.infer_numbers import Wish
+from evenhand.data.infer_split import find_split
 from evenhand.data.notation import USUAL, Notation
 from evenhand.data.schema import Schema
 from evenhand.data.schema_text import Described, schema_text
-from evenhand.data.tables import as_frame, find_separator, read_table, saved_split
+from evenhand.data.tables import as_frame, find_separator, header_note, read_table, saved_split
 from evenhand.errors import EvenhandError
 
 MANY_VALUES = 100
+SHOWN_NAMES = 20  # of columns that are left out
 IN_MEMORY = "a table in memory"
 IMPOSSIBLE = """\
 Values that cannot go together may be named; searches and reports then keep to such rules. For example:
@@ -46,6 +49,7 @@ class Inferred:
     rows: int
     label_notes: list[str]
     notes: dict[str, list[str]]  # by attribute
+    passed: dict[str, str]  # by column: why no search moves in it; a model that reads it is given it as it stands
     set_aside: dict[str, str]  # by column: why it is no attribute
     protected_guessed: bool  # by their names, since none were given
 
@@ -65,16 +69,38 @@ class Request:
     bins: int | None = None  # bins of equal shares for numbers with more values
     widths: dict[str, float] = field(default_factory=dict)
     steps: dict[str, float] = field(default_factory=dict)
+    columns: Sequence[str] | None = None  # only these, and the label
+    drop: Sequence[str] = ()  # not these
+    weight: str | None = None
 
     def for_columns(self, columns: list[str]) -> "Request":
-        """The same, with the columns that the names mean; a name that means none is an error."""
+        """The same, with the columns that the names mean; a name that means none is an error.
+
+        Protected names are left as they are: they may mean several columns together.
+        """
         return replace(
             self,
             label=column_called(self.label, columns),
-            protected=self.protected and [column_called(name, columns) for name in self.protected],
+            weight=None if self.weight is None else column_called(self.weight, columns),
             widths={column_called(name, columns): width for name, width in self.widths.items()},
             steps={column_called(name, columns): step for name, step in self.steps.items()},
+            columns=self.columns and [column_called(name, columns) for name in self.columns],
+            drop=[column_called(name, columns) for name in self.drop],
         )
+
+    def kept(self, columns: list[str]) -> list[str]:
+        """Those of a table's columns that the schema is about."""
+        weight = [] if self.weight is None else [self.weight]
+        only = columns if self.columns is None else [self.label, *weight, *self.columns]
+        kept = [column for column in columns if column in only and column not in self.drop]
+        wanted = [column for column in self.protected or [] if column in columns]  # others mean several columns
+        for column in [self.label, *weight, *wanted, *self.widths, *self.steps]:
+            if column not in kept:
+                raise EvenhandError(
+                    f"The column '{column}' is left out, but also asked for: as the label, as protected, or with a "
+                    "step or width. Name it among the columns, or do not drop it."
+                )
+        return kept
 
     def wish(self, column: str) -> Wish:
         """How a column should be coded if it holds numbers."""
@@ -92,6 +118,9 @@ def infer_schema(
     bins: int | None = None,
     widths: dict[str, float] | None = None,
     steps: dict[str, float] | None = None,
+    columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
+    weight: str | None = None,
     name: str = "table",
     file: str = IN_MEMORY,
 ) -> Inferred:
@@ -99,16 +128,18 @@ def infer_schema(
 
     Numbers keep their own resolution up to 1,000 values and have a round step beyond, unless `steps` or `widths` say
     otherwise for a column, or `bins` asks for bins that hold equally many rows. Where no protected columns are named,
-    they are guessed by their names.
+    they are guessed by their names. `columns` are the only ones to look at beside the label; those of `drop` are not.
+    `weight` names a column of sampling weights.
     """
-    request = Request(label, protected, favourable, bins, widths or {}, steps or {})
+    request = Request(label, protected, favourable, bins, widths or {}, steps or {}, columns, drop, weight)
     return _infer(as_frame(frame), request, {"name": name, "file": file})
 
 
 def infer_file(
     path: Path, label: str, protected: Sequence[str] | None = None, *, beside: Path | None = None,
     separator: str | None = None, split: str | None = None, favourable: str | None = None, bins: int | None = None,
-    widths: dict[str, float] | None = None, steps: dict[str, float] | None = None, name: str | None = None,
+    widths: dict[str, float] | None = None, steps: dict[str, float] | None = None,
+    columns: Sequence[str] | None = None, drop: Sequence[str] = (), weight: str | None = None, name: str | None = None,
 ) -> Inferred:  # fmt: skip
     """A schema for a table on disk, to be saved in the folder `beside` (that of the table if None)."""
     if path.is_dir():
@@ -122,8 +153,9 @@ def infer_file(
     frame = read_table(path, separator)
     where = os.path.relpath(path, beside) if beside is not None else path.name
     top = {"name": name or path.name.partition(".")[0] or "table", "file": Path(where).as_posix()}
-    request = Request(label, protected, favourable, bins, widths or {}, steps or {})
-    return _infer(frame, request, top | ({"separator": separator} if from_csv else {}))
+    request = Request(label, protected, favourable, bins, widths or {}, steps or {}, columns, drop, weight)
+    note = header_note(path, separator) if from_csv else None
+    return _infer(frame, request, top | ({"separator": separator} if from_csv else {}), note)
 
 
 def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None, **options: Any) -> Dataset:
@@ -132,31 +164,50 @@ def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None,
     return encode(infer_schema(frame, label, protected, **options).schema, frame)
 
 
-def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str]) -> Inferred:
-    """What `infer_schema` gives; a CSV file has a separator and with it a notation."""
+def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], note: str | None = None) -> Inferred:
+    """What `infer_schema` gives; a CSV file has a separator and with it a notation. `note` is about its header."""
     request = _check(frame, request)
+    kept = request.kept(list(map(str, frame.columns)))
+    remarks = _remarks(note, [column for column in map(str, frame.columns) if column not in kept])
+    frame = frame[kept]
     notation = find_notation(frame, top["separator"]) if "separator" in top else None
     top = top | {sign: text for sign, text in asdict(notation or USUAL).items() if text != getattr(USUAL, sign)}
+    top |= {} if request.weight is None else {"weight": request.weight}
     label, label_notes = infer_label(frame[request.label], request.favourable)
-    found, set_aside = _columns(frame, request, notation)
-    protected = list(request.protected or infer_protected(list(found)))
-    for column in protected:
-        found[column].entry["protected"] = True
-        _note_many_values(found[column])
+    split = find_split(frame, [request.label, request.weight or "", *(request.protected or [])])
+    columns = [column for column in map(str, frame.columns) if column not in (request.label, request.weight)]
+    if split is not None:
+        columns.remove(split[0])
+    decisions = {column: _decided(frame[column], request.wish(column), notation) for column in columns}
+    attributes = attributes_of(frame, decisions, notation or USUAL)
+    _check_use(request, attributes)
+    found = attributes.found
+    protected = _protected(request, list(map(str, frame.columns)), attributes)
+    for key in protected:
+        found[key].entry["protected"] = True
+        _note_many_values(found[key])
     guessed = not request.protected
     names = unique_names(list(found))
-    attributes = [
-        Described(_named(names[column], column, decision), decision.notes) for column, decision in found.items()
-    ]
+    about = _about(len(frame), guessed, [names[key] for key in protected], notation or USUAL)
     text = schema_text(
-        Described(top, _about(len(frame), guessed, [names[column] for column in protected], notation or USUAL)),
+        Described(top, [*about, *remarks]),
         Described(label, label_notes),
-        attributes,
+        None if split is None else split[1],
+        [Described(_named(names[key], key, decision), decision.notes) for key, decision in found.items()],
         IMPOSSIBLE,
-        set_aside,
+        attributes.set_aside,
     )
-    notes = {names[column]: decision.notes for column, decision in found.items()}
-    return Inferred(text, len(frame), label_notes, notes, set_aside, guessed)
+    notes = {names[key]: decision.notes for key, decision in found.items()}
+    return Inferred(text, len(frame), label_notes, notes, attributes.passed, attributes.set_aside, guessed)
+
+
+def _remarks(note: str | None, left_out: list[str]) -> list[str]:
+    """What the head of a schema says about the columns of its table."""
+    remarks = [] if note is None else [f"In the table, {note}."]
+    if left_out:
+        more = f" and {len(left_out) - SHOWN_NAMES:,} more" if len(left_out) > SHOWN_NAMES else ""
+        remarks.append(f"Left out, as asked: {', '.join(left_out[:SHOWN_NAMES])}{more}.")
+    return remarks
 
 
 def _check(frame: pd.DataFrame, request: Request) -> Request:
@@ -166,8 +217,8 @@ def _check(frame: pd.DataFrame, request: Request) -> Request:
     if frame.empty:
         raise EvenhandError("The table has no rows.")
     request = request.for_columns(columns)
-    if request.label in (request.protected or []):
-        raise EvenhandError(f"'{request.label}' is the label, so it cannot be protected as well.")
+    if request.label == request.weight:
+        raise EvenhandError(f"'{request.label}' is the label, so it cannot be the weight as well.")
     if both := [column for column in request.widths if column in request.steps]:
         raise EvenhandError(f"'{both[0]}' is given a width and a step. Give it one of them.")
     if request.bins is not None and request.bins < 2:
@@ -175,30 +226,39 @@ def _check(frame: pd.DataFrame, request: Request) -> Request:
     return request
 
 
-def _columns(
-    frame: pd.DataFrame, request: Request, notation: Notation | None
-) -> tuple[dict[str, Found], dict[str, str]]:
-    """What becomes of each column but the label's."""
-    found: dict[str, Found] = {}
-    set_aside: dict[str, str] = {}
-    for column in map(str, frame.columns):
-        if column == request.label:
-            continue
-        decision = _decided(frame[column], request.wish(column), notation)
-        if isinstance(decision, SetAside):
-            set_aside[column] = decision.reason
-        else:
-            found[column] = decision
-    for column in [*(request.protected or []), *request.widths, *request.steps]:
-        if column in set_aside:
-            raise _useless(column, set_aside[column], protected=column in (request.protected or []))
+def _protected(request: Request, columns: list[str], attributes: Attributes) -> list[str]:
+    """The keys of the attributes to protect: named by a column, by what several columns share, or guessed."""
+    if not request.protected:
+        return infer_protected(attributes.searched)
+    known = list(dict.fromkeys([*columns, *attributes.found]))
+    keys: dict[str, None] = {}
+    for name in request.protected:
+        meant = name if name in attributes.found else column_called(name, known)
+        for use, column in (("label", request.label), ("weight", request.weight)):
+            if meant == column:
+                raise EvenhandError(f"'{column}' is the {use}, so it cannot be protected as well.")
+        key = attributes.home.get(meant, meant)
+        if key in attributes.passed or key not in attributes.found:
+            why = attributes.passed | attributes.set_aside
+            raise _useless(key, why.get(key, "it says which rows train"), protected=True)
+        keys[key] = None
+    return list(keys)
+
+
+def _check_use(request: Request, attributes: Attributes) -> None:
+    """Steps and widths are for numbers, and there must be something to search over."""
+    unsearched = attributes.passed | attributes.set_aside
     for column in [*request.widths, *request.steps]:
-        if found[column].entry["kind"] != "number":
+        if column in unsearched:
+            raise _useless(column, unsearched[column], protected=False)
+        key = attributes.home.get(column, column)
+        if key not in attributes.found or attributes.found[key].entry["kind"] != "number":
             raise EvenhandError(f"The column '{column}' does not hold numbers, so it has no step or width.")
-    if len(found) < 2:
-        why = "; ".join(f"{column}: {reason}" for column, reason in set_aside.items())
-        raise EvenhandError(f"The table has {len(found)} columns to search over, but two are needed. Set aside: {why}.")
-    return found, set_aside
+    if len(attributes.searched) < 2:
+        why = "; ".join(f"{column}: {reason}" for column, reason in unsearched.items())
+        raise EvenhandError(
+            f"The table has {len(attributes.searched)} columns to search over, but two are needed. Set aside: {why}."
+        )
 
 
 def _useless(column: str, reason: str, *, protected: bool) -> EvenhandError:
@@ -213,12 +273,12 @@ def _useless(column: str, reason: str, *, protected: bool) -> EvenhandError:
 
 
 def _decided(column: pd.Series, wish: Wish, notation: Notation | None) -> Found | SetAside:
-    if not str(column.name).strip():
-        return SetAside("it has no name")
+    if is_nameless(str(column.name)):
+        return SetAside("it has no name in the table", passes=False)
     try:
         facts = facts_of(column, from_csv=notation is not None, notation=notation or USUAL)
     except EvenhandError:
-        return SetAside("it holds lists, records or other values that are no text, number or boolean")
+        return SetAside("it holds lists, records or other values that are no text, number or boolean", passes=False)
     return decide(facts, wish)
 
 
@@ -232,7 +292,7 @@ def _note_many_values(decision: Found) -> None:
 
 def _named(name: str, column: str, decision: Found) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": name}
-    if column != name:
+    if column != name and "columns" not in decision.entry:
         entry["column"] = column
         why = "; commas are left out, since they separate names" if "," in column else ""
         decision.notes.append(f"The column is called '{column}' in the table{why}.")

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from evenhand.data.attribute import ANY_OTHER
 from evenhand.data.facts import LARGEST_INTEGER, MOST_CATEGORIES, PANDAS_MISSING, Facts
 from evenhand.data.infer_notation import odd_numbers
-from evenhand.data.infer_numbers import Wish, median_code, number_entry, numbers_in, short
+from evenhand.data.infer_numbers import Wish, number_entry, numbers_in, short
 from evenhand.data.known_names import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, words_of
 from evenhand.data.known_orders import in_known_order
 from evenhand.data.schema_text import suggested_words
@@ -35,9 +35,10 @@ class Found:
 
 @dataclass(frozen=True)
 class SetAside:
-    """A column that is left out, and why."""
+    """A column that a search cannot move in, and why; a model may still read it if it `passes`."""
 
     reason: str
+    passes: bool = True
 
 
 def decide(facts: Facts, wish: Wish) -> Found | SetAside:
@@ -72,8 +73,8 @@ def _decide_numbers(facts: Facts, wish: Wish) -> Found | SetAside:
             return _categories(facts, [reason])
     entry, notes = number_entry(facts, wish)
     if facts.missing:
-        entry["missing"] = {"value": missing_values(facts), "code": median_code(facts, entry)}
-        notes.append(f"{_missing_text(facts)} Such people are looked at with the median.")
+        entry["missing"] = {"value": missing_values(facts)}
+        notes.append(f"{_missing_text(facts)} That is a value of its own: a model is given a missing number.")
     return Found(entry, notes)
 
 

@@ -99,14 +99,6 @@ def code(value: float, *, step: float | None = None, width: float | None = None)
     return math.floor(value / step + 0.5) if step is not None else math.floor(value / (width or 1) + 1e-9)
 
 
-def median_code(facts: Facts, entry: dict[str, Any]) -> int:
-    """The code of the middle person's value."""
-    middle = quantile(facts, 0.5)
-    if "edges" in entry:
-        return int(np.searchsorted(entry["edges"], middle, side="right"))
-    return code(middle, step=entry.get("step"), width=entry.get("width"))
-
-
 def own_step(facts: Facts) -> float | None:
     """The step in which a number is searched: its own resolution, or a round one that gives a few hundred codes."""
     numbers = numbers_in(facts)

@@ -24,6 +24,7 @@ from evenhand.data.attribute import Attribute, Text, as_text, repeated
 from evenhand.data.impossible import Impossible
 from evenhand.data.notation import Notation
 from evenhand.data.schema_mistakes import mistake_in
+from evenhand.data.split import Split
 from evenhand.data.toml_files import read_toml
 from evenhand.data.toml_places import Location, keys_at, place_of
 from evenhand.errors import EvenhandError, unknown_name
@@ -61,26 +62,6 @@ class Label(BaseModel):
         return (self.words or self.values)[code]
 
 
-class Split(BaseModel):
-    """Which rows train and which are held out: the first `train_rows`, or a random share."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    train_rows: Annotated[int, Field(ge=1)] | None = None
-    held_out: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    seed: Annotated[int, Field(ge=0)] = 0
-
-    def train_mask(self, rows: int) -> NDArray[np.bool_]:
-        """(rows,) true for the rows that train."""
-        mask = np.zeros(rows, dtype=bool)
-        if self.train_rows is not None:
-            mask[: self.train_rows] = True
-        else:
-            held_out = max(1, round(rows * self.held_out))
-            mask[np.random.default_rng(self.seed).permutation(rows)[held_out:]] = True
-        return mask
-
-
 class Card(BaseModel):
     """Where the data comes from and what to know before using it."""
 
@@ -104,6 +85,7 @@ class Schema(BaseModel):
     separator: str = ","
     decimal: str = "."  # of the numbers in a CSV file
     thousands: str = ""
+    weight: str | None = None  # a column of sampling weights: how many people a row stands for
     label: Label
     split: Split = Split()
     card: Card = Card()
@@ -150,18 +132,28 @@ class Schema(BaseModel):
                 ("attribute", second, "name"), f"attribute names must be unique; found twice: {', '.join(twice)}"
             )
         for index, attribute in enumerate(self.attributes):
-            if attribute.column == self.label.column:
-                raise MisplacedError(
-                    ("attribute", index, "column"),
-                    f"the attribute '{attribute.name}' reads the label's column '{self.label.column}', "
-                    "so a model would be given the answer; use another column or leave the attribute out",
-                )
+            self._check_reading(index, attribute)
         for index, rule in enumerate(self.impossible):
             try:
                 Impossible.of(rule, self.attributes)
             except ValueError as error:
                 raise MisplacedError(("impossible", index), str(error)) from error
         return self
+
+    def _check_reading(self, index: int, attribute: Attribute) -> None:
+        """No attribute reads the answer, or how many people a row stands for."""
+        if self.label.column in attribute.raw_columns:
+            raise MisplacedError(
+                ("attribute", index, "column"),
+                f"the attribute '{attribute.name}' reads the label's column '{self.label.column}', "
+                "so a model would be given the answer; use another column or leave the attribute out",
+            )
+        if self.weight in attribute.raw_columns:
+            raise MisplacedError(
+                ("attribute", index, "column"),
+                f"the attribute '{attribute.name}' reads the column of weights '{self.weight}'; "
+                "leave the attribute out, or the weights",
+            )
 
     @property
     def notation(self) -> Notation:
@@ -217,6 +209,19 @@ class Schema(BaseModel):
         if name not in self.names:
             raise unknown_name(f"attribute of {self.name} called", name, self.names)
         return self.names.index(name)
+
+    def compared_within(self, distances: dict[str, float], protected: list[str]) -> "Schema":
+        """The schema with `within` for these protected numbers; an error where one is no such attribute."""
+        attributes = list(self.attributes)
+        for name, distance in distances.items():
+            attribute = attributes[self.index(name)]
+            if name not in protected or attribute.kind != "number" or not 0 < distance < float("inf"):
+                raise EvenhandError(
+                    f"within is {distance:g} for '{name}': it needs a protected attribute that is a number, and a "
+                    f"distance above 0. Protected: {', '.join(protected)}."
+                )
+            attributes[self.index(name)] = attribute.model_copy(update={"within": float(distance)})
+        return self.model_copy(update={"attributes": attributes})
 
     def protected_indices(self, names: list[str]) -> list[int]:
         """Positions of the attributes to protect, checked: known, not repeated, more than one value each."""

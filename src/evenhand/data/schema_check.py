@@ -86,7 +86,7 @@ def _without_words(schema: Schema) -> list[str]:
     coded = [
         attribute.name
         for attribute in schema.attributes
-        if attribute.kind != "number" and len(attribute.categories) <= MOST_WORDS and not attribute.words
+        if attribute.kind in ("category", "ordered") and len(attribute.categories) <= MOST_WORDS and not attribute.words
         and _bare([text for group in attribute.categories for text in as_list(group)])
     ]  # fmt: skip
     return coded + ([schema.label.column] if not schema.label.words and _bare(schema.label.values) else [])

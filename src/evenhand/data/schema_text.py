@@ -1,11 +1,13 @@
 """A schema as a TOML file with comments, for a person to read and correct."""
 
 import json
+import re
 import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
 LINE = 118
+PASSES = "A model that reads it is given it as it stands; no search changes it."  # said of a column
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,12 @@ class Suggested:
 
 
 def schema_text(
-    top: Described, label: Described, attributes: list[Described], remark: str, set_aside: dict[str, str]
-) -> str:
-    """The whole file: the table, the label, the attributes, and the columns that are left out."""
+    top: Described, label: Described, split: Described | None, attributes: list[Described], remark: str,
+    set_aside: dict[str, str],
+) -> str:  # fmt: skip
+    """The whole file: the table, the label, the split, the attributes, and the columns that are left out."""
     parts = [_section("", top), _section("[label]", label)]
+    parts += [_section("[split]", split)] if split is not None else []
     parts += [_section("[[attribute]]", attribute) for attribute in attributes]
     parts.append(comment(remark))
     if set_aside:
@@ -55,7 +59,8 @@ def suggested_words(values: int) -> Suggested:
 
 
 def _left_out(column: str, reason: str) -> str:
-    return comment(f"- {quoted(column)}: {reason}.", hanging="  ")
+    name = quoted(column) if column.strip() else "a column"
+    return comment(f"- {name}: {reason}.", hanging="  ")
 
 
 def comment(text: str, hanging: str = "") -> str:
@@ -83,8 +88,13 @@ def value_text(value: Any) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {value_text(entry)}" for key, entry in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(key)} = {value_text(entry)}" for key, entry in value.items()) + " }"
     return _list_text([value_text(entry) for entry in value])
+
+
+def _key(key: str) -> str:
+    """A key of TOML, in quotes where it is not a plain word."""
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else quoted(key)
 
 
 def _list_text(entries: list[str]) -> str:

@@ -4,6 +4,8 @@ import codecs
 import csv
 import gzip
 import io
+import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from evenhand.data.column_names import check_unique
+from evenhand.data.column_names import check_unique, numbered, numbering_note
 from evenhand.data.csv_mistakes import SEPARATORS, left_open, mistake_in_csv, wrong_separator
-from evenhand.errors import EvenhandError, unknown_name
+from evenhand.errors import EvenhandError, TableWarning, unknown_name
 from evenhand.files import read_json
 
 LARGEST_WHOLE = 2.0**53  # float64 holds every whole number up to here
@@ -23,6 +25,7 @@ NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".arrow", "
 READABLE = "a CSV file (also .csv.gz), a .parquet file, or a folder that a Hugging Face dataset was saved to"
 
 AS_UTF8 = "Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
+FROM_WINDOWS = f"{AS_UTF8[:-2]}; a file from Windows: `iconv -f CP1252 -t UTF-8 OLD.csv > NEW.csv`)."
 
 
 def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
@@ -51,29 +54,45 @@ def _read_csv(path: Path, separator: str) -> pa.Table:
     try:
         table = _parse_csv(path, separator)
         wrong = wrong_separator(table.column_names, separator) or left_open(table, path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
         raise EvenhandError(f"Cannot read the table {path}: {_reason(error, path, separator)}") from error
     if wrong is not None:
         raise EvenhandError(f"Cannot read the table {path}: {wrong}")
-    return table
+    if note := numbering_note(table.column_names):
+        warnings.warn(f"In the table {path}, {note}.", TableWarning, stacklevel=2)
+    return table.rename_columns(numbered(table.column_names))
+
+
+def header_note(path: Path, separator: str) -> str | None:
+    """What to say of columns that share a name in a CSV file that can be read; None where none do."""
+    return numbering_note(_header(path, _parsing(separator)))
 
 
 def _reason(error: Exception, path: Path, separator: str) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"the names of the columns, in its first line, are not written in UTF-8. {FROM_WINDOWS}"
     said = str(error).rstrip(".")
     if "invalid UTF8" in said and "Expected" not in said:  # with that word it quotes a row, which may say anything
-        return f"{said}. It is not UTF-8: {AS_UTF8}"
+        column = re.search(r"CSV column #(\d+)", said)
+        where = f"values of column {int(column[1]) + 1}" if column else "values"
+        return f"{where} are not written in UTF-8. {FROM_WINDOWS}"
     return f"{said}." if isinstance(error, OSError) else mistake_in_csv(path, separator, said)
 
 
 def _parse_csv(path: Path, separator: str) -> pa.Table:
-    parsing = pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+    parsing = _parsing(separator)
+    as_text = dict.fromkeys(_header(path, parsing), pa.string())
+    return pa.csv.read_csv(path, parse_options=parsing, convert_options=pa.csv.ConvertOptions(column_types=as_text))
+
+
+def _parsing(separator: str) -> pa.csv.ParseOptions:
+    return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
+
+
+def _header(path: Path, parsing: pa.csv.ParseOptions) -> list[str]:
     with pa.csv.open_csv(path, parse_options=parsing) as reader:
-        header = reader.schema.names
-    return pa.csv.read_csv(
-        path,
-        parse_options=parsing,
-        convert_options=pa.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string())),
-    )
+        names: list[str] = reader.schema.names
+    return names
 
 
 def _with_arrow_types(table: pa.Table) -> pd.DataFrame:

@@ -1,12 +1,10 @@
-"""Reading TOML files that people write, and saying their first mistake in words."""
+"""Reading TOML files that people write."""
 
 import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from evenhand.data.toml_places import Location, place_at
+from evenhand.data.toml_places import place_at
 from evenhand.errors import EvenhandError
 
 
@@ -27,10 +25,3 @@ def read_toml(path: Path, what: str) -> tuple[dict[str, Any], str]:
     except RecursionError:
         reason = "its lists or tables lie too deep in one another"
     raise EvenhandError(f"The {what} {path} is not valid TOML: {reason}.")
-
-
-def first_mistake(error: ValidationError) -> tuple[Location, str]:
-    """Where the first mistake of some content is, and what is wrong there."""
-    first = error.errors()[0]
-    location = first["loc"] + getattr(first.get("ctx", {}).get("error"), "location", ())
-    return location, first["msg"].removeprefix("Value error, ")

@@ -18,14 +18,15 @@ from evenhand.gate.looking import (
     search_for_pairs,
 )
 from evenhand.gate.outcome import Outcome, Replayed, SearchedFor, ShownPair
-from evenhand.gate.pairs import known_by, people_first
+from evenhand.gate.pairs import known_by
 from evenhand.gate.reduce import Reducer
 from evenhand.gate.settings import CheckSettings, PopulationName, SearchBudget, Undecided
 from evenhand.gate.words import message, shown
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.statistics import Example
-from evenhand.runs.subject import as_dataset, classifier_of, names_of
+from evenhand.runs.not_tested import said_first
+from evenhand.runs.subject import as_dataset, names_of, not_read, subject_of
 from evenhand.search.space import TableSpace
 
 SHOWN = 3
@@ -47,6 +48,7 @@ def assert_fair(
     max_rate: float = 0.01,
     confidence: float = 0.95,
     population: PopulationName = "people",
+    within: dict[str, float] | None = None,
     changes: int = 2,
     most_samples: int = 200_000,
     search: bool | dict[str, Any] = True,
@@ -57,6 +59,8 @@ def assert_fair(
     output: OutputForm = "auto",
     device: str = "auto",
     chunk_rows: int | None = None,
+    threshold: float | None = None,
+    accept_poor_model: bool = False,
     failures: str | Path | None = FOLDER,
     name: str | None = None,
 ) -> Outcome:
@@ -64,16 +68,20 @@ def assert_fair(
 
     `model` is anything that `evenhand.audit` takes; `data` a `Dataset`, a built-in name, the path of a schema file, or
     a pandas or polars frame with its `label` column. It holds where the upper bound of the rate, at this confidence, is
-    at most `max_rate`; with `max_rate=0`, where no sample of the population nor of a search has a witness. Failing
-    pairs are kept in the folder `failures` (None: nowhere) under `name` and looked at first next time; without a name,
-    under that of the data, the attributes and the model, and of the test that runs.
+    at most `max_rate`; with `max_rate=0`, where no sample of the population nor of a search has a witness.
+    `within={"age": 10}` compares people with themselves within ten years. Failing pairs are kept in the folder
+    `failures` (None: nowhere) under `name` and looked at first next time; without a name, under that of the data, the
+    attributes and the model, and of the test that runs. A model that does not read the protected attributes is not
+    tested by this, which is not to hold.
     """
     __tracebackhide__ = True
     budget = SearchBudget.checked(**search) if isinstance(search, dict) else search
     settings = CheckSettings.checked(
-        protected=names_of(protected) or None, max_rate=max_rate, confidence=confidence, population=population,
+        protected=names_of(protected) or None, within=within or {}, max_rate=max_rate, confidence=confidence,
+        population=population,
         changes=changes, most_samples=most_samples, search=budget, undecided=undecided, seed=seed, label=label,
-        inputs=inputs, output=output, device=device, chunk_rows=chunk_rows,
+        inputs=inputs, output=output, device=device, chunk_rows=chunk_rows, threshold=threshold,
+        accept_poor_model=accept_poor_model,
     )  # fmt: skip
     outcome = run_check(model, data, settings, name=name, failures=failures)
     if not outcome.passed:
@@ -94,6 +102,7 @@ def run_check(
     started = time.perf_counter()
     dataset, _ = as_dataset(data, settings.label, settings.protected or [])
     protected = settings.protected or dataset.schema.protected
+    dataset = dataset.compared_within(settings.within, protected)
     if not dataset.possible.any():
         raise EvenhandError(
             f"No row of {dataset.name} is possible by the rules of its schema, so there is nobody to look at: correct "
@@ -101,10 +110,25 @@ def run_check(
         )
     device = choose_device(settings.device)
     space = TableSpace(dataset.schema, protected, device)
-    classifier, model_words = classifier_of(
-        dataset, model, device, settings.output, settings.chunk_rows, settings.inputs
-    )
+    subject = subject_of(
+        dataset, model, protected, device, output=settings.output, chunk_rows=settings.chunk_rows,
+        inputs=settings.inputs, threshold=settings.threshold, accept_poor_model=settings.accept_poor_model,
+        seed=settings.seed,
+    )  # fmt: skip
+    classifier = subject.classifier
     name = name or default_name(dataset, protected, model)
+    if not subject.tested(protected):
+        looked = look_at_people(classifier, space, dataset, settings, on_progress)
+        if not looked.rate.discriminatory:  # in all rows, and not only in those that were tried
+            first, _ = said_first(subject, dataset, protected)
+            others = [warning for warning in subject.warnings if warning != not_read(protected)]
+            return Outcome(
+                name, dataset.name, subject.name, protected, settings, "not tested", None, warnings=[first, *others],
+                seconds=time.perf_counter() - started, model_rows=classifier.rows,
+            )  # fmt: skip
+    else:
+        protected = subject.tested(protected)
+        space = TableSpace(dataset.schema, protected, device, subject.unread)
     store = None if failures is None else Failures.of(failures, name, dataset.schema, protected)
     with one_thread(device):
         work = _Check(classifier, space, dataset, settings, store, on_progress)
@@ -112,12 +136,12 @@ def run_check(
         pairs = [] if settings.passes(work.verdict) else work.pairs()
     stored_in = work.stored(pairs)
     return Outcome(
-        name, dataset.name, model_words, protected, settings, work.verdict,
+        name, dataset.name, subject.name, protected, settings, work.verdict,
         None if work.looked is None else work.looked.rate,
         pairs, work.replayed,
         None if work.searched is None else SearchedFor(*work.searched[:3]),
         work.notes, stored_in,
-        time.perf_counter() - started, classifier.rows,
+        time.perf_counter() - started, classifier.rows, subject.warnings,
     )  # fmt: skip
 
 
@@ -180,7 +204,7 @@ class _Check:
         if not people:
             found = sorted(map(self._reducer.reduced, self._met()), key=self._reducer.distance)
             people = list({known_by(example, self._space): example for example in reversed(found)}.values())[::-1]
-        return [shown(example, self._data, self._space.protected) for example in people[:SHOWN]]
+        return [shown(example, self._data, self._space) for example in people[:SHOWN]]
 
     def _met(self) -> list[Example]:
         """Findings that are not people of the data."""
@@ -191,7 +215,13 @@ class _Check:
         """Rows of the data that are discriminatory as they are; they are looked through unless they just were."""
         if self._settings.population != "people":
             looked = look_at_people(self._model, self._space, self._data, self._settings, self._on_done)
-        return people_first(looked.pairs, self._data)
+        return looked.pairs
+
+    def _in_domain(self, example: Example) -> bool:
+        """Whether a pair can be looked at again by its codes; people beyond the domain are looked at anyhow."""
+        if example.person == "":
+            return True
+        return tuple(self._data.clipped[example.seed_row].tolist()) == example.sample
 
     def stored(self, pairs: list[ShownPair]) -> str | None:
         """Keep what to look at first next time: the pairs that are shown, and stored ones that still differ.
@@ -200,7 +230,7 @@ class _Check:
         """
         if self._store is None:
             return None
-        examples = [pair.example for pair in pairs]
+        examples = [pair.example for pair in pairs if self._in_domain(pair.example)]
         known = {known_by(example, self._space) for example in examples}
         examples += [example for example in self._still if known_by(example, self._space) not in known]
         if self._unread and not examples:

@@ -8,11 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.data.attribute import repeated
 from evenhand.data.dataset import builtin_names
-from evenhand.data.toml_files import first_mistake, read_toml
+from evenhand.data.toml_files import read_toml
 from evenhand.data.toml_places import Location, place_of
 from evenhand.errors import EvenhandError
 from evenhand.gate.failures import FOLDER
 from evenhand.gate.settings import CheckSettings
+from evenhand.mistakes import ended, first_mistake
 
 OUTPUTS = ("junit", "sarif", "markdown")
 
@@ -92,11 +93,11 @@ def _validated(kind: type[Any], content: Any, path: Path, text: str, location: L
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        within, reason = first_mistake(error)
-        what = f"{'.'.join(map(str, within)) or 'this table'}: {reason[0].lower()}{reason[1:]}"
+        within, reason = first_mistake(error, kind)
+        what = f"{'.'.join(map(str, within)) or 'this table'}: {reason}"
         raise _wrong(path, text, (*location, *within), what) from error
 
 
 def _wrong(path: Path, text: str, location: Location, what: str) -> EvenhandError:
     place = place_of(text, location)
-    return EvenhandError(f"The gate file {path} is wrong{f' at {place}' if place else ''}: {what}.")
+    return EvenhandError(f"The gate file {path} is wrong{f' at {place}' if place else ''}: {ended(what)}")

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from evenhand.measure.rates import Rate, clopper_pearson
 
-Verdict = Literal["held", "exceeded", "not shown"]
+Verdict = Literal["held", "exceeded", "not shown", "not tested"]
 FIRST_LOOK = 1000
 MOST_NEEDED = 1_000_000_000  # beyond, a number of samples is no advice
 

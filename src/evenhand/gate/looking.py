@@ -1,6 +1,7 @@
 """Looking at a population, and searching: what a check's verdict rests on, with the clearest pairs met on the way."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,13 @@ from evenhand.errors import EvenhandError
 from evenhand.gate.decision import Verdict, decide, looks, one_sided
 from evenhand.gate.pairs import NOBODY, ClearestMet
 from evenhand.gate.settings import CheckSettings, SearchBudget
+from evenhand.measure.as_they_are import check_people
 from evenhand.measure.populations import Neighbourhood, Uniform
-from evenhand.measure.rates import Rate, data_rates, row_batches, rows_for_people
+from evenhand.measure.rates import Rate, data_rates, limit_words, row_batches, rows_for_people
 from evenhand.measure.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.classifier import Classifier
+from evenhand.models.people import person_reading
 from evenhand.models.trial import why_no_gradients
 from evenhand.report.statistics import Example
 from evenhand.search.check import Checked, check
@@ -56,14 +59,16 @@ def look_at_people(
     def done(rows: int, total: int) -> None:
         on_done("rows of the data", rows, total)
 
-    for rows, x in row_batches(space, data, seed=settings.seed, most_rows=rows_for_people(model), on_done=done):
-        checked = check(model, space, x)
-        clearest.add(checked, rows)
+    reading = person_reading(model.module)
+    for rows in row_batches(space, data, seed=settings.seed, most_rows=rows_for_people(model), on_done=done):
+        checked = check_people(model, space, data, rows).found
+        clearest.add(checked, rows, reading)
         numbers.append(rows)
         hits.append(checked.hit.cpu().numpy())
-    seen = data_rates(data, np.concatenate(numbers), np.concatenate(hits), ("all",), settings.confidence)["all"]
+    rows, hit, how = np.concatenate(numbers), np.concatenate(hits), limit_words(space)
+    seen = data_rates(data, rows, hit, ("all",), settings.confidence, how)["all"]
     words = seen.population.replace("all rows", f"all {seen.samples:,} rows")
-    rate = one_sided(words, seen.discriminatory, seen.samples, settings.confidence)
+    rate = replace(one_sided(words, seen.discriminatory, seen.samples, settings.confidence), weighing=seen.weighing)
     return Looked(rate, decide(rate, settings.max_rate), clearest.kept)
 
 
@@ -86,7 +91,7 @@ def look_at_samples(
             on_done("samples", drawn, until)
         if not samples:
             continue
-        rate = one_sided(population.words, hits, samples, settings.confidence, error)
+        rate = one_sided(f"{population.words}{limit_words(space)}", hits, samples, settings.confidence, error)
         verdict = decide(rate, settings.max_rate)
         if verdict != "not shown" and (settings.max_rate or hits):
             return Looked(rate, verdict, clearest.kept)

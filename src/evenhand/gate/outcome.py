@@ -63,6 +63,7 @@ class Outcome:
     stored_in: str | None = None
     seconds: float = 0.0
     model_rows: int = 0
+    warnings: list[str] = field(default_factory=list)  # what has to be known of the model before the verdict
 
     @property
     def passed(self) -> bool:
@@ -87,6 +88,7 @@ class Outcome:
             "name": self.name,
             "verdict": self.verdict,
             "passed": self.passed,
+            "warnings": self.warnings,
             "data": self.data,
             "model": self.model,
             "protected": self.protected,

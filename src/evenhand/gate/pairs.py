@@ -1,15 +1,15 @@
 """Pairs to show: the clearest of those that were met, no person or finding twice."""
 
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.data.dataset import Dataset
-from evenhand.report.statistics import Clearest, Example, by_gap, example_at
+from evenhand.report.statistics import Clearest, Example, by_gap, example_at, examples_of
 from evenhand.search.check import Checked
 from evenhand.search.recorder import Findings
-from evenhand.search.space import TableSpace
+from evenhand.search.space import TableSpace, hashed_rows
 
 NOBODY = -1  # the seed row of a sample that did not start from a row
 
@@ -21,15 +21,18 @@ class ClearestMet(Clearest):
         super().__init__(most, partial(known_by, space=space))
         self._space = space
 
-    def add(self, checked: Checked, rows: NDArray[np.int64] | None = None) -> None:
+    def add(
+        self, checked: Checked, rows: NDArray[np.int64] | None = None, person: Literal["", "codes", "exact"] = ""
+    ) -> None:
         """Look through checked samples, which started from these rows of the data."""
         numbers = checked.hit.nonzero().squeeze(1)
         gap = (checked.score - checked.pair_score).abs()[numbers]
         ordered = numbers[gap.argsort(descending=True, stable=True)]
-        _, first = np.unique(self._space.keys(checked.x[ordered]), return_index=True)  # rows of one kind count once
+        shared = (checked.x[ordered] * self._space.kept).long().cpu().numpy()
+        _, first = np.unique(hashed_rows(shared), return_index=True)  # rows of one kind count once
         best = ordered[np.sort(first)[: self._most].tolist()]
         seeds = np.full(len(checked), NOBODY) if rows is None else rows
-        self.keep(examples_of(checked.take(best), self._space, seeds[best.cpu().numpy()]))
+        self.keep(examples_of(checked.take(best), self._space, seeds[best.cpu().numpy()], person))
 
     def add_findings(self, findings: Findings) -> None:
         """Look through findings of a search."""
@@ -40,22 +43,3 @@ class ClearestMet(Clearest):
 def known_by(example: Example, space: TableSpace) -> tuple[int, ...]:
     """What a sample is known by: all but its protected values."""
     return tuple(code for index, code in enumerate(example.sample) if index not in space.protected)
-
-
-def examples_of(checked: Checked, space: TableSpace, rows: NDArray[np.int64]) -> list[Example]:
-    """Checked samples with their pairs; `rows` (n,) of the data that they started from."""
-    samples, witnesses = (
-        x.round().int().tolist() for x in (checked.x, space.with_combination(checked.x, checked.pair))
-    )
-    columns = (checked.label, checked.pair_label, checked.score, checked.pair_score)
-    return [
-        Example(row, tuple(sample), tuple(witness), *values)
-        for row, sample, witness, *values in zip(
-            rows.tolist(), samples, witnesses, *(column.tolist() for column in columns), strict=True
-        )
-    ]
-
-
-def people_first(examples: list[Example], data: Dataset) -> list[Example]:
-    """Rows as they stand in the data, then rows that had to be moved into the domain; else the order is kept."""
-    return sorted(examples, key=lambda example: bool((data.codes[example.seed_row] != example.sample).any()))

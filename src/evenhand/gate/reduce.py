@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.gate.pairs import examples_of
 from evenhand.models.classifier import Classifier
-from evenhand.report.statistics import Example
+from evenhand.report.statistics import Example, examples_of
 from evenhand.search.check import Checked, check
 from evenhand.search.space import TableSpace
 

@@ -16,7 +16,7 @@ from evenhand.gate.config import CheckEntry, GateFile
 from evenhand.gate.outcome import Outcome
 from evenhand.gate.words import headline
 
-Status = Literal["held", "exceeded", "not shown", "error"]
+Status = Literal["held", "exceeded", "not shown", "not tested", "error"]
 OnProgress = Callable[[str, str, int, int], None]  # check, what, done, total
 HELD, EXCEEDED, ERROR = 0, 1, 2  # exit codes
 

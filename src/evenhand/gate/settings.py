@@ -32,6 +32,7 @@ class CheckSettings(Checked):
     """Everything that, with the data and the model, decides a check."""
 
     protected: list[str] | None = None  # None: those that the schema marks
+    within: dict[str, Annotated[float, Field(gt=0)]] = Field(default={})  # by protected number: how far people go
     max_rate: float = Field(default=0.01, ge=0, lt=1)
     confidence: float = Field(default=0.95, ge=0.5, lt=1)
     population: PopulationName = "people"
@@ -45,6 +46,8 @@ class CheckSettings(Checked):
     output: OutputForm = "auto"
     device: str = "auto"
     chunk_rows: int | None = Field(default=None, ge=1)
+    threshold: float | None = Field(default=None, gt=0, lt=1)  # of the last of label.values; None: the model's own
+    accept_poor_model: bool = False  # go on where it gives the labels no more often than always saying the same
 
     def passes(self, verdict: Verdict) -> bool:
         """Whether a verdict lets a build go on."""

@@ -7,18 +7,25 @@ from evenhand.gate.decision import rounded_up
 from evenhand.gate.outcome import Outcome, ShownPair
 from evenhand.report.page import card
 from evenhand.report.statistics import Example
-from evenhand.report.text import counted, example_text, joined, percent
+from evenhand.report.text import counted, example_text, interval_text, joined, percent
+from evenhand.search.space import TableSpace
 
 SHORT = {"uniform": "whole domain", "neighbourhood": "neighbourhood"}
 
 
 def headline(outcome: Outcome) -> str:
-    """What was seen and what was allowed, in a sentence or two."""
+    """What was seen and what was allowed, in a sentence or two; first what has to be known of the model."""
+    if outcome.verdict == "not tested":
+        return " ".join(outcome.warnings)
+    return " ".join([*(f"Warning: {warning}" for warning in outcome.warnings), _seen_and_allowed(outcome)])
+
+
+def _seen_and_allowed(outcome: Outcome) -> str:
     if outcome.rate is None:
         return f"{_replayed(outcome)}, and none is allowed."
     if outcome.settings.max_rate == 0:
         return _of_none(outcome)
-    low, high = (percent(bound, 2) for bound in outcome.rate.interval)
+    low, high = interval_text(outcome.rate.interval).split(" to ")
     allowed = share(outcome.settings.max_rate)
     bound, verdict = {
         "held": (f"at most {high}", f"At most {allowed} is allowed."),
@@ -128,28 +135,24 @@ def details(outcome: Outcome) -> list[str]:
     return lines
 
 
-def shown(example: Example, data: Dataset, protected: list[int]) -> ShownPair:
+def shown(example: Example, data: Dataset, space: TableSpace) -> ShownPair:
     """A reduced pair in words."""
-    shared, *sides = example_text(asdict(card(example, data, protected)))
+    shared, *sides = example_text(asdict(card(example, data, space.protected, space.unread)))
     return ShownPair(example, shared, sides, origin(example, data))
 
 
 def origin(example: Example, data: Dataset) -> str:
     """The real person, and the smallest change from them that still discriminates."""
-    attributes, row = data.schema.attributes, data.clipped[example.seed_row]
     name = f"row {example.seed_row + 1:,}"
+    if example.person:
+        return f"A real person of the data, {name}, as they are."
+    attributes, row = data.schema.attributes, data.clipped[example.seed_row]
     changes = [
         f"{attribute.title} {attribute.text(int(before))} → {attribute.text(after)}"
         for attribute, before, after in zip(attributes, row, example.sample, strict=True)
         if before != after
     ]
-    outside = [
-        attribute.title
-        for attribute, raw, inside in zip(attributes, data.codes[example.seed_row], row, strict=True)
-        if raw != inside
-    ]
-    moved = f", with {joined(outside)} moved into the domain" if outside else ""
-    if not changes:
-        coarse = "" if data.as_they_are[example.seed_row] else ", their numbers rounded or filled in as the schema says"
-        return f"A real person of the data, {name}{moved or coarse or ', as they are'}."
-    return f"A real person of the data, {name}{moved}, with {counted(len(changes), 'change')}: {'; '.join(changes)}."
+    person = f"A real person of the data, {name}"
+    if not data.is_in_domain(example.seed_row):
+        person += ", as the schema reads them"
+    return f"{person}, with {counted(len(changes), 'change')}: {'; '.join(changes)}." if changes else f"{person}."

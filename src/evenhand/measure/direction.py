@@ -1,7 +1,11 @@
-"""Which way discrimination goes: whose variant gets the favourable label, among discriminatory samples."""
+"""Which way discrimination goes: whose variant gets the favourable label, among discriminatory samples.
+
+With more than two classes it is said for each pair of labels: who gets the one where others get the other.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.data.schema import Label
 from evenhand.models.classifier import Classifier
 from evenhand.search.space import TableSpace
 
@@ -22,6 +27,7 @@ class Look(NamedTuple):
     hit: Tensor  # (n,) some variants get another label than others
     won: Tensor  # (hits, variants) which variants of the discriminatory samples get the favourable label
     there: Tensor  # (hits, variants) which variants are possible
+    labels: Tensor  # (hits, variants) the label of each variant
 
 
 def look(model: Classifier, space: TableSpace, x: Tensor) -> Look:
@@ -29,7 +35,7 @@ def look(model: Classifier, space: TableSpace, x: Tensor) -> Look:
     favourable = space.schema.label.favourable_code
     parts = []
     for part in torch.split(x, space.chunks(x, model.chunk_rows)):
-        labels, _, there = space.answers(model, part)
+        labels, _, there, _ = space.answers(model, part)
         if there is None:
             there = torch.ones((), dtype=torch.bool, device=x.device).expand(labels.shape)
             possible, hit = there[:, 0], (labels != labels[:, :1]).any(dim=1)
@@ -37,28 +43,72 @@ def look(model: Classifier, space: TableSpace, x: Tensor) -> Look:
             own = space.combination(part)[:, None]
             possible = there.gather(1, own).squeeze(1)
             hit = possible & ((labels != labels.gather(1, own)) & there).any(dim=1)
-        parts.append((possible, hit, (labels[hit] == favourable) & there[hit], there[hit]))
+        parts.append((possible, hit, (labels[hit] == favourable) & there[hit], there[hit], labels[hit]))
     return Look(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 @dataclass
 class Tally:
-    """Adds up looks: samples, discriminatory ones, and for how many of these each variant wins."""
+    """Adds up looks: samples, discriminatory ones, and for how many of these each variant wins.
+
+    With more than two classes also, for each pair of labels, which variants got which of the two where both were given.
+    """
 
     variants: int
+    classes: int = 2
     samples: int = 0
     hits: int = 0
 
     def __post_init__(self) -> None:
-        self.won: NDArray[np.int64] = np.zeros(self.variants, dtype=np.int64)
-        self.there: NDArray[np.int64] = np.zeros(self.variants, dtype=np.int64)
+        self.won: NDArray[np.float64] = np.zeros(self.variants)
+        self.there: NDArray[np.float64] = np.zeros(self.variants)
+        pairs = combinations(range(self.classes), 2) if self.classes > 2 else ()
+        self.pairs = {pair: PairCount(self.variants) for pair in pairs}
 
-    def add(self, samples: int, won: Tensor, there: Tensor | None = None) -> None:
-        """Add samples, of which those that are discriminatory come with (hits, variants) who wins and who is there."""
+    def add(
+        self,
+        samples: int,
+        won: Tensor,
+        there: Tensor | None = None,
+        labels: Tensor | None = None,
+        weights: Tensor | None = None,
+    ) -> None:
+        """Add samples, of which those that are discriminatory come with (hits, variants) who wins and who is there.
+
+        With `weights` (hits,) each of these counts as often as its weight says.
+        """
         self.samples += samples
         self.hits += len(won)
-        self.won += won.sum(dim=0).cpu().numpy()
-        self.there += len(won) if there is None else there.sum(dim=0).cpu().numpy()
+        present = torch.ones_like(won) if there is None else there
+        for total, which in ((self.won, won), (self.there, present)):
+            total += _summed(which, weights)
+        if self.pairs and labels is not None:
+            given = labels if there is None else torch.where(there, labels, -1)
+            for pair, count in self.pairs.items():
+                count.add(given, *pair, weights)
+
+
+def _summed(which: Tensor, weights: Tensor | None) -> NDArray[np.float64]:
+    """(variants,) how many of (n, variants) are true; with weights (n,) each row as often as its weight says."""
+    counts = which.sum(dim=0) if weights is None else weights.double() @ which.double()
+    total: NDArray[np.float64] = counts.double().cpu().numpy()
+    return total
+
+
+class PairCount:
+    """Samples of whose variants some got one label and some another, and which variants got which."""
+
+    def __init__(self, variants: int) -> None:
+        self.samples = 0
+        self.got = np.zeros((2, variants))  # the first label, the second
+
+    def add(self, given: Tensor, one: int, other: int, weights: Tensor | None = None) -> None:
+        """Count (hits, variants) labels; -1 where nobody is such a variant."""
+        first, second = given == one, given == other
+        both = first.any(dim=1) & second.any(dim=1)
+        self.samples += int(both.sum())
+        weights = None if weights is None else weights[both]
+        self.got += np.stack([_summed(which[both], weights) for which in (first, second)])
 
 
 @dataclass(frozen=True)
@@ -110,7 +160,7 @@ def directions(tally: Tally, space: TableSpace) -> list[Direction]:
     if not tally.hits:
         return []
     attributes = [space.schema.attributes[index] for index in space.protected]
-    shares = tally.won / np.maximum(tally.there, 1)
+    shares = tally.won / np.where(tally.there > 0, tally.there, 1)
     if len(attributes) == 1 or space.variant_count <= MOST_COMBINATIONS:
         codes = space.combinations.long().tolist()
         values = [", ".join(a.text(code) for a, code in zip(attributes, row, strict=True)) for row in codes]
@@ -121,3 +171,59 @@ def directions(tally: Tally, space: TableSpace) -> list[Direction]:
         ranked(attribute.name, attribute.texts(), table.mean(axis=tuple(a for a in axes if a != axis)).tolist())
         for axis, attribute in enumerate(attributes)
     ]
+
+
+@dataclass(frozen=True)
+class LabelDirection:
+    """Who gets a label where others get another one: the values, from those who get it most to those who least do."""
+
+    label: str
+    instead_of: str
+    samples: int  # discriminatory ones in which both labels are given
+    directions: list[Direction]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a summary file."""
+        who = [direction.as_dict() for direction in self.directions]
+        return {"label": self.label, "instead_of": self.instead_of, "samples": self.samples, "direction": who}
+
+
+def label_directions(tally: Tally, space: TableSpace) -> list[LabelDirection]:
+    """The direction for each pair of labels that occurs, the most frequent first; nothing with two classes."""
+    label, found = space.schema.label, []
+    for pair, count in tally.pairs.items():
+        if count.samples:
+            better, worse = label_order(label, *pair)
+            got, did_not = count.got if better == pair[0] else count.got[::-1]
+            who = _shares_of(got, got + did_not, space)
+            found.append(LabelDirection(label.text(better), label.text(worse), count.samples, who))
+    return sorted(found, key=lambda direction: -direction.samples)
+
+
+def label_order(label: Label, one: int, other: int) -> tuple[int, int]:
+    """Two labels, the favourable one first, else the one that the schema has later."""
+    better = label.favourable_code if label.favourable_code in (one, other) else max(one, other)
+    return better, one + other - better
+
+
+def _shares_of(got: NDArray[np.float64], both: NDArray[np.float64], space: TableSpace) -> list[Direction]:
+    """Values by how often they got a label (variants,), of the times that they got either; others are left out."""
+    attributes = [space.schema.attributes[index] for index in space.protected]
+    if len(attributes) == 1 or space.variant_count <= MOST_COMBINATIONS:
+        codes = space.combinations.long().tolist()
+        values = [", ".join(a.text(code) for a, code in zip(attributes, row, strict=True)) for row in codes]
+        return [_ranked_present(", ".join(a.name for a in attributes), values, got, both)]
+    shape, axes = [attribute.size for attribute in attributes], range(len(attributes))
+    directions = []
+    for axis, attribute in enumerate(attributes):
+        others = tuple(other for other in axes if other != axis)
+        sums = [counts.reshape(shape).sum(axis=others) for counts in (got, both)]
+        directions.append(_ranked_present(attribute.name, attribute.texts(), *sums))
+    return directions
+
+
+def _ranked_present(
+    attribute: str, values: Sequence[str], got: NDArray[np.float64], both: NDArray[np.float64]
+) -> Direction:
+    there = [place for place, count in enumerate(both.tolist()) if count]
+    return ranked(attribute, [values[place] for place in there], [got[place] / both[place] for place in there])

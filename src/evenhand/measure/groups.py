@@ -55,8 +55,10 @@ def group_figures(model: Classifier, data: Dataset, protected: list[str]) -> lis
     codes = data.codes[rows]
     labels = model.outputs(torch.tensor(codes, dtype=torch.float32, device=model.device)).labels.cpu().numpy()
     actual, given = ((of == favourable).astype(np.int64) for of in (data.labels[rows], labels))
+    weights = None if data.weights is None else data.weights[rows]
+    weighted = "" if weights is None else f", weighted by {data.schema.weight}"
     return [
-        _figures(data, index, f"{which} rows of {data.name}", codes[:, index], actual, given)
+        _figures(data, index, f"{which} rows of {data.name}{weighted}", codes[:, index], actual, given, weights)
         for index in data.schema.protected_indices(protected)
     ]
 
@@ -68,6 +70,7 @@ def _figures(
     codes: NDArray[np.int32],
     actual: NDArray[np.int64],
     given: NDArray[np.int64],
+    weights: NDArray[np.float64] | None,
 ) -> GroupFigures:
     """The metrics of one attribute, each value a group.
 
@@ -77,18 +80,26 @@ def _figures(
     from fairlearn.metrics import MetricFrame, count, selection_rate, true_positive_rate
 
     attribute = data.schema.attributes[index]
+    if weights is not None:  # a group without any weight has no rate
+        counts = np.isin(codes, codes[weights > 0])
+        codes, actual, given, weights = codes[counts], actual[counts], given[counts], weights[counts]
     selected = MetricFrame(
-        metrics={"people": count, "rate": selection_rate}, y_true=actual, y_pred=given, sensitive_features=codes
+        metrics={"people": count, "rate": selection_rate},
+        y_true=actual,
+        y_pred=given,
+        sensitive_features=codes,
+        sample_params=None if weights is None else {"rate": {"sample_weight": weights}},
     )
     found: dict[int, float] = {}
     opportunity = None
-    if actual.any():
-        there = np.isin(codes, codes[actual == 1])
+    if (actual if weights is None else actual * weights).any():
+        there = np.isin(codes, codes[(actual == 1) & (weights > 0 if weights is not None else True)])
         frame = MetricFrame(
             metrics={"rate": true_positive_rate},
             y_true=actual[there],
             y_pred=given[there],
             sensitive_features=codes[there],
+            sample_params=None if weights is None else {"rate": {"sample_weight": weights[there]}},
         )
         found, opportunity = frame.by_group["rate"].to_dict(), float(frame.difference()["rate"])
     by_group = selected.by_group

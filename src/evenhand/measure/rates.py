@@ -7,27 +7,41 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from torch import Tensor
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
+from evenhand.measure.as_they_are import check_people
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier, ModelGone
-from evenhand.search.check import check
+from evenhand.search.check import Checked
 from evenhand.search.space import TableSpace
 
 ROWS_AT_A_TIME = 1_000_000
+MOST_KEPT = 10_000  # discriminatory people whose pairs are kept, to choose examples from
 FEWEST_PEOPLE = 1000
+FIRST_PART = 64  # the first batch is so much smaller than the largest ones
 PARTS = 10  # at least so many batches where rows have a price, so that an end on the way leaves something
 MOST_ROWS = 25_000_000  # model rows; where a check of all people would take more, a random part of them is checked
+RANDOM_PART = "a random part of the "  # how a population begins where not all of it was checked
 
 Part = Literal["all", "train", "held_out"]
 PART_WORDS = {"all": "", "train": "training ", "held_out": "held-out "}
 
 
 @dataclass(frozen=True)
+class Weighing:
+    """What sampling weights make of a share: each row counts as often as its weight says."""
+
+    by: str  # the column of the weights
+    share: float
+    effective_samples: float  # rows of equal weight that would say as much (Kish): (sum of w)^2 / sum of w^2
+
+
+@dataclass(frozen=True)
 class Rate:
     """A share in a stated population, with its exact (Clopper-Pearson) interval.
+
+    Where rows have weights the share is weighted, and the interval is that of as many rows as the weights are worth.
 
     `error` is how often this interval may miss. It is less than 1 - confidence where several intervals were made and
     any of them could have been reported: what they may miss together is then 1 - confidence.
@@ -38,17 +52,21 @@ class Rate:
     samples: int
     confidence: float = 0.95
     error: float | None = None  # None: 1 - confidence
+    weighing: Weighing | None = None  # None: all count alike
 
     @property
     def share(self) -> float:
         """The share that was seen."""
-        return self.discriminatory / self.samples
+        return self.discriminatory / self.samples if self.weighing is None else self.weighing.share
 
     @property
     def interval(self) -> tuple[float, float]:
         """Where the population's own share lies, at the stated confidence, if the samples were drawn at random."""
         own = self.confidence if self.error is None else 1 - self.error
-        return clopper_pearson(self.discriminatory, self.samples, own)
+        if self.weighing is None:
+            return clopper_pearson(self.discriminatory, self.samples, own)
+        effective = self.weighing.effective_samples
+        return clopper_pearson(self.share * effective, effective, own)
 
     @property
     def half_width(self) -> float:
@@ -59,15 +77,27 @@ class Rate:
     def as_dict(self) -> dict[str, Any]:
         """The rate for a summary file."""
         fields = {name: value for name, value in asdict(self).items() if value is not None}
-        return fields | {"rate": self.share, "interval": list(self.interval)}
+        counted = {} if self.weighing is None else {"unweighted_rate": self.discriminatory / self.samples}
+        return fields | {"rate": self.share, "interval": list(self.interval)} | counted
 
 
-def clopper_pearson(hits: float, samples: int, confidence: float) -> tuple[float, float]:
+def clopper_pearson(hits: float, samples: float, confidence: float) -> tuple[float, float]:
     """The exact interval of a binomial proportion; it covers the truth at least as often as it says."""
     tail = (1 - confidence) / 2
     low = 0.0 if hits == 0 else float(special.betaincinv(hits, samples - hits + 1, tail))
     high = 1.0 if hits == samples else float(special.betaincinv(hits + 1, samples - hits, 1 - tail))
     return low, high
+
+
+@dataclass(frozen=True)
+class PeopleFound:
+    """Rows of the data that were checked, which of them are discriminatory, and a part of these with their pairs."""
+
+    rows: NDArray[np.int64]
+    hit: NDArray[np.bool_]  # (rows,)
+    anywhere: NDArray[np.bool_]  # (rows,) the same if all values are compared, however far from their own
+    some: Checked | None  # the first of the discriminatory rows, which are a random part
+    some_rows: NDArray[np.int64]  # (some,)
 
 
 def discriminatory_rows(
@@ -78,23 +108,35 @@ def discriminatory_rows(
     seed: int = 0,
     interrupted: Callable[[], bool] = lambda: False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Rows of the data, clipped into the domain and otherwise unchanged, and which of them have a witness.
+) -> PeopleFound:
+    """Rows of the data as they stand in the table, and which of them have a witness.
 
     All rows that the schema calls possible, in a random order; where they have too many variants, or when interrupted,
     the first of these, which are a random part; and so where the model fails on the way. There is at least one batch.
     """
     rows, hits = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=bool)]
+    anywhere = [np.zeros(0, dtype=bool)]
+    some: list[Checked] = []
+    kept = [np.zeros(0, dtype=np.int64)]
     try:
-        for batch, x in row_batches(
+        for batch in row_batches(
             space, data, seed=seed, most_rows=rows_for_people(model), interrupted=interrupted, on_done=on_done
         ):
-            hits.append(check(model, space, x).hit.cpu().numpy())
+            looked = check_people(model, space, data, batch)
+            found = looked.found
+            anywhere.append(looked.anywhere.cpu().numpy())
+            hits.append(found.hit.cpu().numpy())
             rows.append(batch)
+            if sum(map(len, some)) < MOST_KEPT and hits[-1].any():
+                some.append(found.take(found.hit))
+                kept.append(batch[hits[-1]])
     except ModelGone:
         if len(hits) == 1:
             raise
-    return np.concatenate(rows), np.concatenate(hits)
+    joined = Checked.joined(some) if some else None
+    return PeopleFound(
+        np.concatenate(rows), np.concatenate(hits), np.concatenate(anywhere), joined, np.concatenate(kept)
+    )
 
 
 def rows_for_people(model: Classifier) -> int:
@@ -110,16 +152,23 @@ def row_batches(
     most_rows: int = MOST_ROWS,
     interrupted: Callable[[], bool] = lambda: False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
-) -> Iterator[tuple[NDArray[np.int64], Tensor]]:
-    """Batches of rows to check: their numbers, and the samples that they are in the domain. At least one batch."""
+) -> Iterator[NDArray[np.int64]]:
+    """Batches of rows to check. At least one batch."""
     order = rows_to_check(space, data, seed, most_rows)
-    size = max(1, min(ROWS_AT_A_TIME, most_rows // PARTS) // space.variant_count)
-    for start in range(0, len(order), size):
-        rows = order[start : start + size]
-        yield rows, space.samples(data.clipped[rows])
+    most = max(1, min(ROWS_AT_A_TIME, most_rows // PARTS) // space.variant_count)
+    for start, size in _batches(len(order), most):
+        yield order[start : start + size]
         on_done(min(start + size, len(order)), len(order))
         if interrupted():
             return
+
+
+def _batches(total: int, most: int) -> Iterator[tuple[int, int]]:
+    """Where each batch starts, and its size: small at first, so that a slow model's limit of time is seen soon."""
+    start, size = 0, max(1, most // FIRST_PART)
+    while start < total:
+        yield start, size
+        start, size = start + size, min(2 * size, most)
 
 
 def rows_to_check(space: TableSpace, data: Dataset, seed: int, most_rows: int = MOST_ROWS) -> NDArray[np.int64]:
@@ -132,23 +181,59 @@ def rows_to_check(space: TableSpace, data: Dataset, seed: int, most_rows: int = 
     return possible[:most]
 
 
+def rates_found(space: TableSpace, data: Dataset, found: PeopleFound) -> dict[str, Rate]:
+    """The rates of an audit; where protected numbers are compared within a distance, also against all values."""
+    rates = data_rates(data, found.rows, found.hit, how=limit_words(space))
+    if not space.nearness:
+        return rates
+    everywhere = data_rates(data, found.rows, found.anywhere, ("all",), how=all_words(space))
+    return rates | ({"all_values": everywhere["all"]} if everywhere else {})
+
+
+def limit_words(space: TableSpace) -> str:
+    """With whom people are compared, where that is limited."""
+    return f", compared {space.nearness.words}" if space.nearness else ""
+
+
+def all_words(space: TableSpace) -> str:
+    """The same without the limit."""
+    return f", compared with all values of {' and '.join(space.nearness.titles)}"
+
+
 def data_rates(
     data: Dataset,
     rows: NDArray[np.int64],
     hit: NDArray[np.bool_],
     parts: Sequence[Part] = ("all", "held_out"),
     confidence: float = 0.95,
+    how: str = "",
 ) -> dict[str, Rate]:
     """How many people of the data itself are treated differently, by part; a part without rows is left out."""
-    which = "" if len(rows) == data.possible.sum() else "a random part of the "
+    which = "" if len(rows) == data.possible.sum() else RANDOM_PART
     possible = "" if data.possible.all() else " that its rules call possible"
     rates: dict[str, Rate] = {}
     for part in parts:
         there = part_of(data, rows, part)
-        words = f"{which or ('all ' if part == 'all' else '')}{PART_WORDS[part]}rows of {data.name}{possible}"
-        if there.any():
-            rates[part] = Rate(words, int(hit[there].sum()), int(there.sum()), confidence)
+        words = f"{which or ('all ' if part == 'all' else '')}{PART_WORDS[part]}rows of {data.name}{possible}{how}"
+        if there.any() and (rate := people_rate(words, data, rows[there], hit[there], confidence)) is not None:
+            rates[part] = rate
     return rates
+
+
+def people_rate(
+    population: str, data: Dataset, rows: NDArray[np.int64], hit: NDArray[np.bool_], confidence: float = 0.95
+) -> Rate | None:
+    """The share of hits among rows of the data, weighted where these have weights; None if all of these are 0."""
+    if data.weights is None:
+        return Rate(population, int(hit.sum()), len(rows), confidence)
+    weights = data.weights[rows]
+    total = float(weights.sum())
+    if not total:
+        return None
+    by = str(data.schema.weight)
+    share = min(1.0, float(weights[hit].sum()) / total) if not hit.all() else 1.0
+    weighing = Weighing(by, share, total**2 / float((weights**2).sum()))
+    return Rate(f"{population}, weighted by {by}", int(hit.sum()), len(rows), confidence, weighing=weighing)
 
 
 def part_of(data: Dataset, rows: NDArray[np.int64], part: str) -> NDArray[np.bool_]:

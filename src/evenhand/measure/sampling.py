@@ -163,7 +163,8 @@ def _draw(
     A sample's random numbers belong to its own number, so neither batches nor threads leave a trace in the result.
     What an interrupt leaves is a first part of the stage: what threads did ahead of it is not kept.
     """
-    tally, batch = Tally(space.variant_count), max(1, BATCH_ROWS // space.variant_count)
+    tally = Tally(space.variant_count, len(space.schema.label.values))
+    batch = max(1, BATCH_ROWS // space.variant_count)
 
     def looked(asked: Classifier, start: int) -> Look:
         numbers = torch.arange(start, min(start + batch, first + size), device=model.device)
@@ -173,7 +174,7 @@ def _draw(
     starts = range(first, first + size, batch)
     with closing(_in_threads(looked, model, starts)) as results:
         for start, found in zip(starts, results, strict=True):
-            tally.add(int(found.possible.sum()), found.won, found.there)
+            tally.add(int(found.possible.sum()), found.won, found.there, found.labels)
             end = min(start + batch, first + size)
             on_done(end, first + size)
             if interrupted():

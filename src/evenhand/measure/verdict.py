@@ -11,17 +11,20 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
+from evenhand.measure.as_they_are import check_people
+from evenhand.measure.direction import look
 from evenhand.measure.populations import Uniform
-from evenhand.measure.rates import Rate
+from evenhand.measure.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check
 from evenhand.measure.sampling import sample_population
 from evenhand.models.averaged import Averaged
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward, first_layer
-from evenhand.search.check import check
+from evenhand.models.people import people_codes
 from evenhand.search.space import TableSpace
 
 SELECTION_SAMPLES = 20_000
+SELECTION_ROUNDS = 50  # of as many draws, where rules call most of them impossible
 SELECTION_SEED = 77  # other samples than those that are reported
 
 
@@ -48,7 +51,10 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Judge:
-    """Measures networks of one table in the same way."""
+    """Measures models of one table in the same way, in the populations and by the counts of `evenhand measure`.
+
+    What the schema calls impossible belongs to none of them.
+    """
 
     data: Dataset
     space: TableSpace
@@ -57,10 +63,10 @@ class Judge:
     half_width: float = 0.001
     confidence: float = 0.95
     seed: int = 0
+    most_rows: int = MOST_ROWS  # that looking at people may take, by the price of the original model's rows
 
-    def verdict(self, network: nn.Module, output: Any = "logits") -> Verdict:
-        """All figures of one network."""
-        model = Classifier(network, output=output)
+    def verdict(self, model: Classifier) -> Verdict:
+        """All figures of one model."""
         uniform = sample_population(
             model,
             self.space,
@@ -70,41 +76,66 @@ class Judge:
             seed=self.seed,
         ).rate
         right = self._right(model, np.flatnonzero(~self.data.train))
-        selection = self._hits(model, self._selection, "samples that only the choice looks at")
-        assert selection is not None
+        rate, bound = 0.0, 0.0  # by construction, so that no more samples have to be asked about
+        if not self._constructed(model.module):
+            selection = self._rate(model, self._selection, "samples that only the choice looks at")
+            assert selection is not None
+            rate, bound = selection.share, selection.interval[1]
         return Verdict(
             float(right.mean()) if len(right) else None,
             right,
             uniform,
-            self._hits(model, self.held_out, f"held-out rows of {self.data.name}"),
-            self._hits(model, self.space.samples(self.findings), "findings made from held-out rows"),
-            self._certified(network),
+            self._people(model),
+            self._rate(model, self.space.samples(self.findings), "findings made from held-out rows"),
+            self._certified(model.module),
             float(self._right(model, self.validation).mean()),
-            selection.share,
-            0.0 if self._constructed(network) else selection.interval[1],
+            rate,
+            bound,
         )
 
     @cached_property
-    def held_out(self) -> Tensor:
-        """(n, d) held-out people, in the domain."""
-        return self.space.samples(self.data.clipped[~self.data.train])
+    def people(self) -> NDArray[np.int64]:
+        """The held-out people whom `evenhand measure` looks at: possible ones, all unless that takes too many rows."""
+        return self._looked_at[~self.data.train[self._looked_at]]
+
+    @cached_property
+    def _looked_at(self) -> NDArray[np.int64]:
+        return rows_to_check(self.space, self.data, 0, self.most_rows)
 
     @cached_property
     def _selection(self) -> Tensor:
+        """(n, d) possible samples, uniform over the domain: as many as are wanted, unless almost none is possible."""
         draws = torch.Generator().manual_seed(SELECTION_SEED + self.seed)
-        return self.space.uniform(torch.rand((SELECTION_SAMPLES, len(self.space.sizes)), generator=draws))
+        found = torch.zeros(0, len(self.space.sizes))
+        for _ in range(SELECTION_ROUNDS):
+            x = self.space.uniform(torch.rand((SELECTION_SAMPLES, len(self.space.sizes)), generator=draws))
+            possible = self.space.possible(x)
+            found = torch.cat([found, x if possible is None else x[possible]])
+            if len(found) >= SELECTION_SAMPLES:
+                break
+        return found[:SELECTION_SAMPLES]
 
     def _right(self, model: Classifier, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         if not len(rows):
             return np.zeros(0, dtype=bool)
-        labels = model.outputs(torch.tensor(self.data.codes[rows], dtype=torch.float32)).labels
+        codes = people_codes(self.data, model.module)[rows]
+        labels = model.outputs(torch.tensor(codes, dtype=torch.float32)).labels
         right: NDArray[np.bool_] = labels.numpy() == self.data.labels[rows]
         return right
 
-    def _hits(self, model: Classifier, x: Tensor, population: str) -> Rate | None:
+    def _rate(self, model: Classifier, x: Tensor, population: str) -> Rate | None:
+        """How many of the possible ones among samples are discriminatory, counted as `evenhand measure` does."""
         if not len(x):
             return None
-        return Rate(population, int(check(model, self.space, x).hit.sum()), len(x), self.confidence)
+        found = look(model, self.space, x)
+        return Rate(population, int(found.hit.sum()), int(found.possible.sum()), self.confidence)
+
+    def _people(self, model: Classifier) -> Rate | None:
+        hit = np.zeros(len(self._looked_at), dtype=bool)
+        held_out = ~self.data.train[self._looked_at]
+        if held_out.any():
+            hit[held_out] = check_people(model, self.space, self.data, self.people).hit.numpy()
+        return data_rates(self.data, self._looked_at, hit, ("held_out",), self.confidence).get("held_out")
 
     def _constructed(self, network: nn.Module) -> bool:
         """Whether a network never reads the protected columns."""
@@ -113,18 +144,21 @@ class Judge:
         return isinstance(network, FeedForward) and not bool(first_layer(network).weight[:, self.space.protected].any())
 
     def _certified(self, network: nn.Module) -> Rate | None:
-        if not len(self.held_out) or not isinstance(network, FeedForward | Averaged):
+        if not len(self.people) or not isinstance(network, FeedForward | Averaged):
             return None
         if isinstance(network, FeedForward) and network.widths[-1] == 1:  # bounds compare the scores of classes
             return None
         words = f"held-out rows of {self.data.name} whose label is proved"
         if self._constructed(network):
-            return Rate(words, len(self.held_out), len(self.held_out), self.confidence)
+            return people_rate(words, self.data, self.people, np.ones(len(self.people), dtype=bool), self.confidence)
+        if getattr(network, "threshold", None) is not None:  # bounds are about the highest score
+            return None
         assert isinstance(network, FeedForward)
         protected = self.space.kept == 0
-        low, high = (torch.where(protected, end, self.held_out) for end in (self.space.lower, self.space.upper))
-        proved = int((certified_labels(network, low, high) != NO_LABEL).sum())
-        return Rate(words, proved, len(self.held_out), self.confidence)
+        x = torch.tensor(people_codes(self.data, network)[self.people], dtype=torch.float32)
+        low, high = (torch.where(protected, end, x) for end in (self.space.lower, self.space.upper))
+        proved = (certified_labels(network, low, high) != NO_LABEL).numpy()
+        return people_rate(words, self.data, self.people, proved, self.confidence)
 
 
 @dataclass(frozen=True)

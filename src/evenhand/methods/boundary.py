@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.margin import choose, log_odds
+from evenhand.methods.margin import choose
 from evenhand.methods.text_moves import TextWalk, estimates
+from evenhand.models.classifier import log_odds
 from evenhand.models.text_classifier import TextClassifier
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs

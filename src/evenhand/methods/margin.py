@@ -18,7 +18,6 @@ from evenhand.search.check import Checked
 from evenhand.search.method import Needs
 from evenhand.search.walk import Walk
 
-LARGEST_ODDS = 16.0  # beyond it a float32 score is 0 or 1
 UNLIKELY = 1e-9  # the weight of a move that is predicted to lose the pair, or that goes straight back
 
 
@@ -41,7 +40,8 @@ class Margin(Bridging):
         """Move a random half of the attributes so far that the pair's mean log-odds are predicted to be zero."""
         g, g_pair = walk.gradients(of="odds")
         slope = (g + g_pair) / 2 * walk.space.free
-        mean = (log_odds(walk.score) + log_odds(walk.pair_score))[:, None] / 2
+        odds, odds_pair = walk.odds()
+        mean = (odds + odds_pair)[:, None] / 2
         direction = -slope.sign() * mean.sign()
         room = torch.where(direction > 0, walk.space.upper - walk.x, walk.x - walk.space.lower)
         room = room * (walk.uniform_elements() < 0.5)
@@ -54,7 +54,7 @@ class Margin(Bridging):
     def local_move(self, walk: Walk) -> Tensor:
         """One random attribute by 1 to `longest_step` codes, among the moves that are predicted to keep the pair."""
         g, g_pair = walk.gradients(of="odds")
-        odds, odds_pair = log_odds(walk.score)[:, None], log_odds(walk.pair_score)[:, None]
+        odds, odds_pair = (odds[:, None] for odds in walk.odds())
         length = 1 + torch.floor(walk.uniform(which=2) * self.longest_step)[:, None]
         up = torch.minimum(length, walk.space.upper - walk.x)  # (n, d)
         down = torch.maximum(-length, walk.space.lower - walk.x)
@@ -76,11 +76,6 @@ class Margin(Bridging):
         back = walk.memory.get("back", choice)
         walk.memory["back"] = torch.where(checked.hit, (choice + width) % (2 * width), back)
         return checked.hit
-
-
-def log_odds(score: Tensor) -> Tensor:
-    """Scores as log-odds, bounded where float32 has no more to say."""
-    return torch.logit(score).clamp(-LARGEST_ODDS, LARGEST_ODDS)
 
 
 def choose(weight: Tensor, number: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from evenhand.errors import EvenhandError
 from evenhand.methods.bridging import Bridging
 from evenhand.methods.label_only import LAST, amounts, hope_of, learn, numbers_of_a_step
-from evenhand.methods.margin import choose, log_odds
+from evenhand.methods.margin import choose
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs
 from evenhand.search.walk import Walk
@@ -43,7 +43,8 @@ class Probe(Bridging):
             [moved.view(-1, d), walk.space.with_combination(moved.view(-1, d), walk.pair.repeat(self.tries))]
         )
         scores = walk.model.outputs(both).scores.view(2, self.tries, n, -1)
-        odds = log_odds(scores.gather(3, walk.label.expand(2, self.tries, n)[..., None]).squeeze(3)).mean(dim=0)
+        labels = walk.label.expand(2, self.tries, n)
+        odds = walk.model.margin(scores.gather(3, labels[..., None]).squeeze(3), labels).mean(dim=0)
         best = odds.abs().argmin(dim=0)
         return moved[best, torch.arange(n, device=best.device)]
 

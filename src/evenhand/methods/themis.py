@@ -48,22 +48,26 @@ class Themis(Method):
     def search(self, search: Search, x: Tensor, ids: Tensor) -> None:  # noqa: ARG002 - it starts from no seed
         """Draw, look and count, batch by batch; the score and its margin are in the notes of the result."""
         total = self.samples or len(x) * (1 + search.limits.steps)
-        drawn = discriminatory = 0
+        drawn = possible = discriminatory = 0
         if search.place is not None:
-            drawn, discriminatory = (search.place.numbers[name] for name in ("drawn", "discriminatory"))
+            numbers = search.place.numbers
+            drawn, possible, discriminatory = (numbers[name] for name in ("drawn", "possible", "discriminatory"))
         while drawn < total:
-            if search.should_stop(partial(Place, {"drawn": drawn, "discriminatory": discriminatory}, {})):
+            counts = {"drawn": drawn, "possible": possible, "discriminatory": discriminatory}
+            if search.should_stop(partial(Place, counts, {})):
                 return
             size = min(self.batch(search), total - drawn)
-            numbers = torch.arange(drawn, drawn + size, device=search.model.device)
-            checked = search.look(uniform_samples(search, numbers), "global", 0, not_a_row(numbers))
+            which = torch.arange(drawn, drawn + size, device=search.model.device)
+            checked = search.look(uniform_samples(search, which), "global", 0, not_a_row(which))
+            there = search.space.possible(checked.x)
             drawn += size
+            possible += size if there is None else int(there.sum())  # nobody is what a rule calls impossible
             discriminatory += int(checked.hit.sum())
-            score = discriminatory / drawn
-            margin = self.margin(score, drawn)
-            search.result.notes.update(score=score, margin=margin, samples=drawn)
+            score = discriminatory / max(1, possible)
+            margin = self.margin(score, max(1, possible))
+            search.result.notes.update(score=score, margin=margin, samples=possible)
             search.report("global", size, drawn, total)
-            if self.is_sure(margin, drawn):
+            if self.is_sure(margin, possible):
                 return
 
     def margin(self, score: float, samples: int) -> float:

@@ -33,6 +33,7 @@ class Averaged(nn.Module):
         """`combinations` (k, columns) of protected values and their `weights` (k,), which add up to one."""
         super().__init__()
         self.inner, self.columns, self.output = inner, columns, output
+        self.threshold: float | None = getattr(inner, "threshold", None)
         self.combinations: Tensor
         self.weights: Tensor
         self.register_buffer("combinations", combinations)
@@ -48,6 +49,12 @@ class Averaged(nn.Module):
             mean = mean + weight * probabilities(as_logits(self.inner(variant), self.output))
         assert isinstance(mean, Tensor)
         return mean.clamp_min(torch.finfo(mean.dtype).tiny).log()[which]
+
+    def around(self, inner: nn.Module) -> "Averaged":
+        """The same average of another model, or of the same one opened for other rows."""
+        other = Averaged(inner, self.columns, self.combinations, self.weights, self.output).eval()
+        other.threshold = self.threshold
+        return other
 
     def _unlike(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The different rows of x without their protected values, filled up, and (n,) which of them is whose."""

@@ -22,6 +22,7 @@ GradientOf = Literal["loss", "score", "odds"]
 SMALLEST_CALL = {"cpu": 256, "cuda": 8_192}
 ROW_MULTIPLE = 64
 CHUNK_ROWS = {"cpu": 16_384, "cuda": 131_072}
+LARGEST_ODDS = 16.0  # log-odds beyond which a float32 score is 0 or 1
 
 
 class OutOfRows(Exception):  # noqa: N818 - not an error but the end of a budget
@@ -32,10 +33,14 @@ class ModelGone(EvenhandError):  # noqa: N818 - it may be the end of a budget
     """A model that answered before does not any more. What was found until then is kept."""
 
 
+class BudgetSpent(ModelGone):
+    """A model may not be asked any more, since the budget that its owner set is spent."""
+
+
 class Outputs(NamedTuple):
     """What a model says about samples."""
 
-    labels: Tensor  # (n,) the class with the highest score
+    labels: Tensor  # (n,) the class with the highest score, or by the threshold where there is one
     scores: Tensor  # (n, classes) probabilities
 
 
@@ -46,6 +51,7 @@ class Model(ABC):
     chunk_rows: int  # samples that are evaluated together, with their variants
     output: Literal["logits", "probabilities"] = "logits"
     most_rows: int | None = None  # a call that would go beyond is refused
+    threshold: float | None = None  # the score from which on the second of two classes is the label; None: the highest
     rows: int = 0  # samples evaluated so far, each gradient counted as one more
     seconds: float = 0.0  # spent in the forward pass to the probabilities and in the backward pass from the loss
 
@@ -54,6 +60,14 @@ class Model(ABC):
         if self.most_rows is not None and self.rows + rows > self.most_rows:
             raise OutOfRows
         self.rows += rows
+
+    def margin(self, score: Tensor, label: Tensor) -> Tensor:
+        """Log-odds of scores of labels, above zero just where that label is given, with two classes."""
+        odds = log_odds(score)
+        if self.threshold is None:
+            return odds
+        start = math.log(self.threshold) - math.log1p(-self.threshold)
+        return torch.where(label == 1, odds - start, odds + start).clamp(-LARGEST_ODDS, LARGEST_ODDS)
 
     @abstractmethod
     def outputs(self, x: Tensor) -> Outputs:
@@ -68,8 +82,11 @@ class Classifier(Model):
     """A `torch.nn.Module` seen as what a search needs: labels, scores, gradients.
 
     The module reads a float32 matrix of codes and returns (n, classes) logits or probabilities, or a single score
-    for the second of two classes: (n,) or (n, 1), a logit or a probability.
+    for the second of two classes: (n,) or (n, 1), a logit or a probability. A module with a `threshold` gives the
+    second of two classes where its score is at least that.
     """
+
+    lone: bool = False  # one score for each row, outside 0 to 1, that is taken for a logit as nothing says otherwise
 
     def __init__(
         self,
@@ -84,6 +101,7 @@ class Classifier(Model):
         self.module = module.to(self.device).eval().requires_grad_(False)
         self.dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
         self.output = output
+        self.threshold = getattr(module, "threshold", None)
         own_chunk: int | None = getattr(module, "chunk_rows", None)  # an adapter may know better
         own_smallest: int | None = getattr(module, "smallest_call", None)
         self.chunk_rows = chunk_rows or own_chunk or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
@@ -107,19 +125,22 @@ class Classifier(Model):
     def _outputs(self, x: Tensor) -> Outputs:
         inputs = self._filled(x)
         start = time.perf_counter()
-        logits = self._logits(inputs)
+        raw = self._raw(inputs)
+        logits = as_logits(raw, self.output)
         scores = probabilities(logits)[: x.shape[0]]
         self.seconds += time.perf_counter() - start
         if math.isnan(scores.sum().item()):
             raise _not_a_number(x[torch.isnan(scores).any(dim=1)][0])
-        return Outputs(logits[: x.shape[0]].argmax(dim=1), scores)
+        if self.threshold is None:
+            return Outputs(logits[: x.shape[0]].argmax(dim=1), scores)
+        return cut_at(self.threshold, raw[: x.shape[0]] if self.output == "probabilities" else scores, scores)
 
     def _gradients(self, x: Tensor, y: Tensor, of: GradientOf) -> Tensor:
         inputs = self._filled(x).detach().to(self.dtype).requires_grad_(True)
         labels = functional.pad(y, (0, inputs.shape[0] - x.shape[0]))
         start = time.perf_counter()
         with torch.enable_grad():
-            logits = self._logits(inputs)
+            logits = as_logits(self._raw(inputs), self.output)
         try:
             (gradient,) = torch.autograd.grad(logits, inputs, loss_slope(logits.detach(), labels, of))
         except RuntimeError as error:
@@ -129,10 +150,12 @@ class Classifier(Model):
         self.seconds += time.perf_counter() - start
         return gradient[: x.shape[0]].float().nan_to_num_(nan=0.0)
 
-    def _logits(self, inputs: Tensor) -> Tensor:
-        """What the module says, as logits; whatever it raises is its author's to mend."""
+    def _raw(self, inputs: Tensor) -> Tensor:
+        """What the module says; whatever it raises is its author's to mend."""
         try:
             raw = self.module(inputs.to(self.dtype))
+        except ModelGone:
+            raise
         except EvenhandError as error:
             raise ModelGone(str(error)) from error
         except (Exception, SystemExit) as error:  # the user's code may be a script that ends itself
@@ -140,7 +163,8 @@ class Classifier(Model):
                 f"The model failed on {len(inputs):,} rows: {first_line(error)}. "
                 "If it ran out of memory, use a smaller --chunk-rows."
             ) from error
-        return as_logits(raw.float(), self.output)
+        scores: Tensor = raw.float()
+        return scores
 
     def _filled(self, x: Tensor) -> Tensor:
         """The samples on the device, filled up with copies of the first one; only samples are counted."""
@@ -149,6 +173,19 @@ class Classifier(Model):
         x = x.to(self.device, torch.float32)
         missing = max(self.smallest_call - n, -n % min(ROW_MULTIPLE, self.smallest_call))
         return torch.cat([x, x[:1].expand(missing, -1)]) if missing else x
+
+
+def cut_at(threshold: float, said: Tensor, scores: Tensor) -> Outputs:
+    """Labels by a threshold on what the model said of the second class, and scores on the same side of it.
+
+    Scores have gone through logarithms, so that one at the threshold may have come to lie on its other side.
+    """
+    at = torch.tensor(threshold, dtype=scores.dtype, device=scores.device)
+    below = torch.nextafter(at, torch.zeros_like(at))
+    second = said if said.ndim == 1 else said[:, -1]
+    labels = (second >= at).long()
+    upper = torch.where(labels == 1, scores[:, 1].clamp_min(at), scores[:, 1].clamp_max(below))
+    return Outputs(labels, torch.stack([torch.where(upper == scores[:, 1], scores[:, 0], 1 - upper), upper], dim=1))
 
 
 def first_line(error: BaseException) -> str:
@@ -162,6 +199,11 @@ def _not_a_number(sample: Tensor) -> ModelGone:
         f"The model's score is not a number (NaN) for the sample [{values}]. "
         "Check its weights, and that it scales its inputs without dividing by zero."
     )
+
+
+def log_odds(score: Tensor) -> Tensor:
+    """Scores as log-odds, bounded where float32 has no more to say."""
+    return torch.logit(score).clamp(-LARGEST_ODDS, LARGEST_ODDS)
 
 
 def loss_slope(logits: Tensor, labels: Tensor, of: GradientOf) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.classifier import Classifier
+from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.trial import classifier_for
 
 ROWS = 512
@@ -33,12 +33,12 @@ class Conformance:
     met: list[str] = field(default_factory=list)
 
 
-def conformance(module: nn.Module, data: Dataset, rows: int = ROWS) -> Conformance:
+def conformance(module: nn.Module, data: Dataset, rows: int = ROWS, output: OutputForm = "auto") -> Conformance:
     """Try a module that reads codes on rows of the data; an error says which requirement it fails, and how."""
     x = _people(data, rows)
     classes = len(data.schema.label.values)
     met = [f"reads rows of {data.name} and returns scores of {classes} classes"]
-    model = classifier_for(module, x.clone(), classes=classes)
+    model = classifier_for(module, x.clone(), classes=classes, output=output)
     requirements: list[tuple[str, Callable[[Classifier, Tensor], None]]] = [
         ("rows that it is given are left as they are", _untouched),
         ("scores are probabilities", _probabilities),

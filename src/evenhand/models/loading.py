@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
 from evenhand.models.adapters.base import Adapter
+from evenhand.models.adapters.decided import Decided
 from evenhand.models.averaged import FORMAT as AVERAGED
 from evenhand.models.averaged import load_averaged
 from evenhand.models.network import load_network, network_files, read_description
@@ -72,12 +74,27 @@ def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tupl
             f"{text} looks like a pickle or an old format that can run code when it is read, so it is not opened. Save "
             "the model as .skops, .onnx, .keras or .safetensors, or load it yourself and name it as module:function."
         )
-    if ":" in text or suffix == ".py":
+    if _is_own(text):
         return wrapped(data, _own_object(text), inputs, of=text), text
     raise EvenhandError(
         f"'{text}' is not a model. Give an object or a function of your own as module:function, an address (http://…), "
         f"or {KNOWN_FILES}."
     )
+
+
+def loader_of(data: Dataset, model: Any) -> Callable[[Inputs], tuple[nn.Module, str]]:
+    """A function that loads a model for a way of reading people; the user's own code runs once for all of them."""
+    if isinstance(model, str) and _is_own(model):
+        own = _own_object(model)
+        return lambda inputs: (wrapped(data, own, inputs, of=model), model)
+    return lambda inputs: load_module(data, model, inputs)
+
+
+def _is_own(text: str) -> bool:
+    """Whether a model is named as module:function."""
+    if text.startswith(("http://", "https://")) or Path(text).suffix in (".safetensors", ".json", *OPENERS, *PICKLES):
+        return False
+    return ":" in text or Path(text).suffix == ".py"
 
 
 def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> nn.Module:
@@ -90,7 +107,7 @@ def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> n
         kind = "keras_models:wrap_keras"
     elif isinstance(model, nn.Module):
         kind = "features:wrap_module"
-    elif type(model).__module__.partition(".")[0] in ("lightgbm", "xgboost") and not hasattr(model, "predict_proba"):
+    elif _framework(model) in ("lightgbm", "xgboost") and not hasattr(model, "predict_proba"):
         kind = "boosters:wrap_booster"
     elif hasattr(model, "predict_proba") or hasattr(model, "predict"):
         kind = "sklearn_models:wrap_estimator"
@@ -103,6 +120,10 @@ def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> n
         )
     module: nn.Module = _function(kind)(data, model, inputs)
     return module
+
+
+def _framework(model: Any) -> str:
+    return type(model).__module__.partition(".")[0]
 
 
 def _is_keras(model: Any) -> bool:
@@ -148,11 +169,8 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
         raise EvenhandError(f"There is no file {weights_file}.")
     averaged = read_description(path).get("format") == AVERAGED
     network: nn.Module
-    network, description = (
-        load_averaged(path, lambda inner: load_module(data, _trusted(inner, path))[0])
-        if averaged
-        else load_network(path)
-    )
+    network, description = load_averaged(path, partial(_inner, data, path)) if averaged else load_network(path)
+    network.threshold = _threshold(description, description_file)
     for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
         if description.get(key) != expected:
             raise EvenhandError(
@@ -160,6 +178,26 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
                 f"of {data.name} are {_listed(expected)}. Choose another network, or correct {description_file}."
             )
     return network
+
+
+def _inner(data: Dataset, path: Path, inner: str) -> nn.Module:
+    """The model that an averaged one asks, given people and deciding as the description says."""
+    description = read_description(path)
+    module, _ = load_module(data, _trusted(inner, path), description.get("inputs"))
+    threshold, decided = _threshold(description, path), description.get("decided")
+    if isinstance(module, Adapter) and decided in ("logits", "probabilities"):
+        return Decided(module, decided, threshold)
+    if isinstance(module, Adapter):
+        module.threshold = threshold
+    return module
+
+
+def _threshold(description: dict[str, Any], path: Path) -> float | None:
+    """The score from which on a model gives the second class."""
+    threshold = description.get("threshold")
+    if threshold is not None and not (isinstance(threshold, float) and 0 < threshold < 1):
+        raise EvenhandError(f"{path} has the threshold {threshold}, which is no score between 0 and 1.")
+    return threshold
 
 
 def _trusted(inner: str, path: Path) -> str:

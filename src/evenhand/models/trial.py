@@ -36,6 +36,7 @@ def classifier_for(
     if output == "auto" and isinstance(module, Adapter):
         output = module.output
     classifier.output = _detect(raw) if output == "auto" else output
+    classifier.lone = output == "auto" and classifier.output == "logits" and (raw.ndim == 1 or raw.shape[1] == 1)
     _check_function(classifier, sample.float())
     classifier.rows, classifier.seconds = 0, 0.0
     return classifier

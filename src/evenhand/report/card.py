@@ -11,11 +11,22 @@ from evenhand.errors import EvenhandError
 from evenhand.methods.names import ABOUT as METHOD_WORDS
 from evenhand.report.card_limits import limits_of
 from evenhand.report.commands import from_python, measure_command, shareable
-from evenhand.report.page import moment
+from evenhand.report.page import FROM_NOBODY, moment
 from evenhand.report.repair_page import ABOUT
 from evenhand.report.repair_sentences import sentences
 from evenhand.report.strong_words import has_strong_words
-from evenhand.report.text import budget_text, command_line, counted, example_text, joined, percent, ruled_out_text
+from evenhand.report.text import (
+    budget_text,
+    command_line,
+    counted,
+    example_text,
+    interval_text,
+    is_not_tested,
+    joined,
+    label_pair_texts,
+    percent,
+    ruled_out_text,
+)
 from evenhand.report.text_sentences import (
     example_lines,
     kept_findings,
@@ -26,6 +37,7 @@ from evenhand.report.text_sentences import (
 )
 
 PAIRS = 2
+NO_PEOPLE = "Pairs that are people or texts of the data, or were made from them, are left out of this card."
 RATE, ACCURACY = "discriminatory-rate", "accuracy"  # the types of our metrics in a card's front matter
 TASKS = {"table": "tabular-classification", "text": "text-classification"}
 SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&$])")
@@ -60,10 +72,11 @@ class CardRun:
     metrics: list[dict[str, Any]] = field(default_factory=list)  # beside the rates
     pairs_title: str = "Clearest pairs"
     from_python: str = ""  # why the command by itself does not repeat the run
+    warnings: list[str] = field(default_factory=list)  # what has to be known before any figure
 
 
-def card_run(summary: dict[str, Any]) -> CardRun:
-    """A run's summary as a card says it."""
+def card_run(summary: dict[str, Any], *, with_people: bool = False) -> CardRun:
+    """A run's summary as a card says it; a card is for everybody, so people of the data are in it only if asked for."""
     makers: dict[str, Callable[[dict[str, Any]], CardRun]] = {"audit": _audit, "measure": _measure, "repair": _repair}
     kind = summary.get("kind")
     if kind not in makers:
@@ -71,13 +84,24 @@ def card_run(summary: dict[str, Any]) -> CardRun:
             f"A card is written about an audit, a measurement or a repair; this run is of the kind '{kind}'."
         )
     try:
-        run = makers[kind](summary)
-        return replace(run, command=shareable(run.command), from_python=from_python(summary))
+        run = makers[kind](summary) if with_people else _without_people(makers[kind](summary))
+        return replace(
+            run,
+            command=shareable(run.command),
+            from_python=from_python(summary),
+            warnings=summary.get("warnings", []),
+        )
     except (KeyError, IndexError, TypeError) as error:
         raise EvenhandError(
             f"The summary, by evenhand {summary.get('evenhand', '?')}, lacks {error}. Run the {kind} again with "
             "this version."
         ) from error
+
+
+def _without_people(run: CardRun) -> CardRun:
+    """A run without the pairs that are rows of the data or were made from them."""
+    nobody = [pair for pair in run.pairs if pair[-1] == FROM_NOBODY]
+    return replace(run, pairs=nobody, limits=run.limits + ([NO_PEOPLE] if len(nobody) < len(run.pairs) else []))
 
 
 def render_section(runs: list[CardRun], version: str) -> str:
@@ -118,6 +142,17 @@ def _audit(summary: dict[str, Any]) -> CardRun:
     share = success_rate(summary) if texts else search["success_rate"]
     noun = "text" if texts else "sample"
     names = _names(summary["protected"])
+    if is_not_tested(summary):
+        return CardRun(
+            title=f"Not tested: changing {names}",
+            facts=[*_facts(summary), *_circumstances(summary)],
+            rates=[],
+            said=[],
+            pairs=[],
+            limits=limits_of(summary),
+            command=command_line(config),
+            **_place(summary),
+        )
     return CardRun(
         title=f"Audit: changing {names}",
         facts=[*_facts(summary), ("Method", about), ("Budget", budget_text(summary)), *_circumstances(summary)],
@@ -183,7 +218,7 @@ def _repair(summary: dict[str, Any]) -> CardRun:
     after, names = by_name[summary["chosen"]], _names(summary["protected"])
     rates = [
         _rate(names, row[which], when, kept=row is after)
-        for which in ("uniform", "people")
+        for which in ("people", "uniform")
         for row, when in ((before, "before"), (after, "after"))
         if row[which] is not None
     ]
@@ -239,20 +274,25 @@ def _circumstances(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _rate(changed: str, rate: dict[str, Any], when: str = "", kept: bool = True) -> CardRate:
-    low, high = rate["interval"]
     return CardRate(
         changed,
         f"{rate['population']}, {when}" if when else rate["population"],
         f"{rate['discriminatory']:,} of {rate['samples']:,}",
         percent(rate["rate"], 2),
-        f"{rate['confidence']:.0%} interval {percent(low, 2)} to {percent(high, 2)}",
+        f"{rate['confidence']:.0%} interval {interval_text(rate['interval'])}",
         round(rate["rate"], 6),
         kept,
     )
 
 
 def _direction(changed: str, rate: dict[str, Any], favourable: str) -> list[str]:
-    """Who wins among the discriminatory samples of a population."""
+    """Who wins among the discriminatory samples of a population; with more than two classes by pairs of labels."""
+    if rate.get("label_pairs"):
+        return [
+            f"Changing {changed} ({rate['population']}): {text[0].lower()}{text[1:]}"
+            for pair in rate["label_pairs"]
+            for text in label_pair_texts(pair)
+        ]
     found = []
     for who in rate["direction"]:
         shares = {value["value"]: value["favourable"] for value in who["values"]}

@@ -18,7 +18,11 @@ NEW_FINDINGS = (
     "Audit the repaired model again."
 )
 LABELS = "Accuracy is agreement with the labels in the data, which may themselves be the result of discrimination."
-ENDED = {"interrupted": "The run was interrupted", "model-failed": "The model failed on the way"}
+ENDED = {
+    "interrupted": "The run was interrupted",
+    "budget-spent": "The budget of rows for the model was spent on the way",
+    "model-failed": "The model failed on the way",
+}
 DOMAIN = "In the whole domain every combination of values is equally likely; most such people do not exist."
 
 

@@ -12,7 +12,8 @@ FROM_PYTHON = (
     "names."
 )
 MEASURE_OPTIONS = (
-    "model", "inputs", "network", "half_width", "confidence", "changes", "texts", "lexicon", "seed", "findings",
+    "model", "inputs", "output", "threshold", "network", "half_width", "confidence", "changes", "texts", "lexicon",
+    "seed", "findings",
 )  # fmt: skip
 
 
@@ -31,8 +32,11 @@ def measure_command(summary: dict[str, Any]) -> str:
     config = summary["config"] | {"model": _model(summary)}
     words = ["evenhand", "measure", config["dataset"], "--protected", ",".join(summary["protected"])]
     for name in MEASURE_OPTIONS:
-        if config.get(name) is not None:
+        if config.get(name) not in (None, "auto"):
             words += [f"--{name.replace('_', '-')}", str(config[name])]
+    for name, distance in config.get("within", {}).items():
+        words += ["--within", f"{name}={distance:g}"]
+    words += ["--accept-poor-model"] if config.get("accept_poor_model") else []
     return shlex.join(words)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from evenhand.data.schema import Schema
-from evenhand.report.statistics import Codes, Flips, Spread
+from evenhand.report.statistics import Codes, Flips, LabelFlips, Spread
 
 MOST_MATRIX_ROWS = 12
 MOST_PAIRS = 20
@@ -45,6 +45,17 @@ class PairRow:
 
 
 @dataclass(frozen=True)
+class LabelRows:
+    """The most frequent pairs of those in which one member got a label and the other another one."""
+
+    label: str
+    instead_of: str
+    findings: int
+    pairs: int  # of combinations, shown or not
+    rows: list[PairRow]
+
+
+@dataclass(frozen=True)
 class SpreadRows:
     """An attribute's distance and its over-represented values: words, share of findings, share of people."""
 
@@ -70,7 +81,16 @@ def _shown_combinations(flips: Flips, schema: Schema, protected: list[int]) -> l
     return sorted({codes for flip in flips.pairs for codes in (flip.favoured, flip.disfavoured)})
 
 
-def pair_rows(flips: Flips, schema: Schema, protected: list[int]) -> list[PairRow]:
+def label_rows(flips: Flips, schema: Schema, protected: list[int]) -> list[LabelRows]:
+    """Who got which label instead of which, for each pair of labels."""
+    text = schema.label.text
+    return [
+        LabelRows(text(of.label), text(of.instead_of), of.findings, len(of.pairs), pair_rows(of, schema, protected))
+        for of in flips.by_labels
+    ]
+
+
+def pair_rows(flips: Flips | LabelFlips, schema: Schema, protected: list[int]) -> list[PairRow]:
     """The most frequent pairs of combinations in words; shares are of the findings that have a direction."""
     total = sum(flip.findings for flip in flips.pairs)
     return [

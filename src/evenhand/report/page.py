@@ -1,5 +1,6 @@
 """The report: one HTML file that needs no network and explains itself."""
 
+from collections.abc import Collection
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -8,14 +9,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from evenhand.data.dataset import Dataset
-from evenhand.data.schema import Schema
 from evenhand.files import write_text
 from evenhand.methods.names import ABOUT
 from evenhand.report.charts import growth_chart, rate_bar, share_bars
 from evenhand.report.commands import from_python
-from evenhand.report.flips import flip_matrix, pair_rows, spread_rows
+from evenhand.report.flips import flip_matrix, label_rows, pair_rows, spread_rows
+from evenhand.report.groups import COLUMNS, group_rows
 from evenhand.report.pairs import Card, Side, growth_points
-from evenhand.report.statistics import Codes, Example, Statistics
+from evenhand.report.statistics import EXAMPLES, Codes, Example, Statistics
 from evenhand.report.text import (
     STOPPED,
     affected_text,
@@ -23,12 +24,17 @@ from evenhand.report.text import (
     budget_text,
     command_line,
     counted,
+    inputs_text,
+    interval_text,
+    is_not_tested,
     joined,
     limit_text,
     offers_text,
     percent,
     reading_text,
 )
+
+FROM_NOBODY = "Started from a random sample of the domain, not from a person."
 
 
 def write_report(path: Path, summary: dict[str, Any], statistics: Statistics, data: Dataset) -> Path:
@@ -55,14 +61,23 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         stopped=STOPPED[summary["search"]["stopped"]],
         rates=_rates(summary),
         offers=offers_text(summary["model"]),
+        reads=inputs_text(summary["model"]) if "inputs" in summary["model"] else "",
+        unread=summary["model"].get("unread", {}),
+        warnings=summary.get("warnings", []),
+        not_tested=is_not_tested(summary),
+        groups=[(figures, group_rows(figures)) for figures in summary.get("groups", [])],
+        group_columns=COLUMNS,
         rules=[rule.words for rule in schema.rules],
-        limited=[limit_text(a) for a in schema.attributes if not a.protected and (a.moves != "any" or a.stride > 1)],
+        limited=[
+            limit_text(a)
+            for a in schema.attributes
+            if not a.protected and a.kind != "pass" and (a.moves != "any" or a.stride > 1)
+        ],
         coarser=[text for a in schema.attributes if (text := reading_text(a)) is not None],
         own_model=summary["config"]["model"] is not None,
         affected=affected_text(summary),
         agrees=agreement_text(summary["model"]["agreement"]) if "agreement" in summary["model"] else "",
-        coarse_rows=0 if data.read_otherwise is None else int(data.read_otherwise.sum()),
-        clipped_rows=int((data.codes != data.clipped).any(axis=1).sum()),
+        cards=example_cards(summary, statistics, data),
         findings=statistics.findings,
         growth=growth_points(summary),
         command=command_line(summary["config"]),
@@ -82,7 +97,7 @@ def template(name: str) -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "counted": counted}
+    environment.filters |= {"percent": percent, "interval": interval_text, "counted": counted}
     environment.globals |= {"growth_chart": growth_chart, "rate_bar": rate_bar, "share_bars": share_bars}
     return environment.get_template(name)
 
@@ -117,34 +132,42 @@ def _about_findings(statistics: Statistics, data: Dataset, protected: list[int])
     return {
         "flips": flips,
         "matrix": flip_matrix(flips, schema, protected),
+        "by_labels": label_rows(flips, schema, protected),
         "pairs": rows,
         "pairs_share": sum(row.share for row in rows),
         "changed": [(joined([titles[n] for n in names]), count, len(names) == 1) for names, count in flips.changed],
         "spreads": [spread_rows(spread, schema) for spread in statistics.spreads],
         "most_share": max((value.findings for spread in statistics.spreads for value in spread.over), default=1.0),
-        "cards": example_cards(statistics, data, [schema.names[index] for index in protected]),
     }
 
 
-def example_cards(statistics: Statistics, data: Dataset, protected: list[str]) -> list[Card]:
-    """All example pairs in words."""
-    indices = data.schema.protected_indices(protected)
-    return [card(example, data, indices) for example in statistics.examples]
+def example_cards(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> list[Card]:
+    """People of the data as they stand there, then findings of the search, in words; no row twice."""
+    indices = data.schema.protected_indices(summary["protected"])
+    people = [Example(**example) for example in summary.get("people", [])]
+    rows = {example.seed_row for example in people}
+    found = [example for example in statistics.examples if example.seed_row not in rows]
+    unread = [data.schema.index(name) for name in summary["model"].get("unread", {})]
+    return [card(example, data, indices, unread) for example in [*people, *found][:EXAMPLES]]
 
 
-def card(example: Example, data: Dataset, protected: list[int]) -> Card:
-    """An example pair in words: what both share, where they differ, and where it comes from."""
-    schema = data.schema
-    free = [index for index in range(len(schema.attributes)) if index not in protected]
+def card(example: Example, data: Dataset, protected: list[int], unread: Collection[int] = ()) -> Card:
+    """An example pair in words: what both share, where they differ, and where it comes from.
+
+    What the model does not read tells nothing about its decision and is left out.
+    """
+    schema, exact = data.schema, example.person == "exact"
+    free = [index for index in data.shown(exact=exact) if index not in protected and index not in unread]
     # With two classes both members are scored for the same class in every card, so that cards compare.
     scored = schema.label.favourable_code if len(schema.label.values) == 2 else example.label
     turned = scored != example.label
     scores = [1 - score if turned else score for score in (example.score, example.witness_score)]
-    members = [("Sample", example.sample, example.label), ("Witness", example.witness, example.witness_label)]
+    roles = ("Person" if example.person else "Sample", "Witness")
+    members = [(roles[0], example.sample, example.label), (roles[1], example.witness, example.witness_label)]
     return Card(
-        ", ".join(schema.attributes[index].sentence(example.sample[index]) for index in free),
+        ", ".join(data.sentence(index, example.sample[index], exact=exact) for index in free),
         [
-            Side(role, _marked(codes, example, schema, protected), schema.label.text(label), score)
+            Side(role, _marked(codes, example, data, protected), schema.label.text(label), score)
             for (role, codes, label), score in zip(members, scores, strict=True)
         ],
         schema.label.text(scored),
@@ -152,10 +175,11 @@ def card(example: Example, data: Dataset, protected: list[int]) -> Card:
     )
 
 
-def _marked(codes: Codes, example: Example, schema: Schema, protected: list[int]) -> list[tuple[str, bool]]:
+def _marked(codes: Codes, example: Example, data: Dataset, protected: list[int]) -> list[tuple[str, bool]]:
     """The protected values of one member in words, each with whether the other member differs in it."""
+    exact = example.person == "exact"
     return [
-        (schema.attributes[index].sentence(codes[index]), example.sample[index] != example.witness[index])
+        (data.sentence(index, codes[index], exact=exact), example.sample[index] != example.witness[index])
         for index in protected
     ]
 
@@ -163,24 +187,17 @@ def _marked(codes: Codes, example: Example, schema: Schema, protected: list[int]
 def origin(example: Example, data: Dataset) -> str:
     """How a sample relates to the row of the data that its search started from."""
     if example.seed_row < 0:
-        return "Started from a random sample of the domain, not from a person."
-    raw, row = data.codes[example.seed_row], data.clipped[example.seed_row]
-    attributes = data.schema.attributes
+        return FROM_NOBODY
+    name = f"row {example.seed_row + 1:,} of the data"
+    if example.person:
+        return f"R{name[1:]}, unchanged."
+    attributes, row = data.schema.attributes, data.clipped[example.seed_row]
     changes = [
         f"{attribute.title} {attribute.text(int(before))} → {attribute.text(after)}"
         for attribute, before, after in zip(attributes, row, example.sample, strict=True)
         if before != after
     ]
-    moved = [
-        f"{attribute.title} {attribute.text(int(outside))}, read as {attribute.text(int(inside))}"
-        for attribute, outside, inside in zip(attributes, raw, row, strict=True)
-        if outside != inside
-    ]
-    name = f"row {example.seed_row + 1:,} of the data"
-    outside = f" Outside the domain in that row: {'; '.join(moved)}." if moved else ""
+    read = "" if data.is_in_domain(example.seed_row) else ", as the schema reads it"
     if changes:
-        return f"Started from {name}; changed: {'; '.join(changes)}.{outside}"
-    if moved:
-        return f"R{name[1:]}, moved into the domain.{outside}"
-    as_it_is = data.as_they_are[example.seed_row]
-    return f"R{name[1:]}, {'unchanged' if as_it_is else 'its numbers rounded or filled in as the schema says'}."
+        return f"Started from {name}{read}; changed: {'; '.join(changes)}."
+    return f"R{name[1:]}{read or ', unchanged'}."

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from evenhand.report.text import percent
+from evenhand.report.text import interval_text, percent
 
 MUCH = 0.02  # accuracy that protected attributes are worth before the report says so
 
@@ -14,21 +14,49 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     before, chosen = summary["rows"][0], rows.get(summary["chosen"] or "")
     if chosen is None:
         return [f"No repair keeps to the condition {summary['config']['choose']}, so no model was written."]
-    found = [
-        f"Discriminatory samples over {chosen['uniform']['population']}: {_rate(before['uniform'])} before, "
-        f"{_rate(chosen['uniform'])} after."
-    ]
+    found = [_headline(before, chosen, summary.get("domain") == "text")]
     if chosen["people"] is not None:
         found.append(
             f"Discriminatory people among the {chosen['people']['population']}: {_rate(before['people'])} before, "
             f"{_rate(chosen['people'])} after."
         )
+    found += _accuracy_sentences(before, chosen, rows)
+    if summary.get("split"):
+        found.append(f"Judged on held-out rows ({summary['split']}).")
+    found.append(
+        f"Discriminatory samples over {chosen['uniform']['population']}: {_rate(before['uniform'])} before, "
+        f"{_rate(chosen['uniform'])} after."
+    )
     if chosen["remaining"] is not None:
         found.append(
             f"Of {chosen['remaining']['samples']:,} {chosen['remaining']['population']} against the model as it was, "
             f"{percent(chosen['remaining']['rate'], 2)} are findings still."
         )
-    return [*found, *_accuracy_sentences(before, chosen, rows), *_cost(rows), *summary["notes"]]
+    return [*found, *_cost(rows), *summary["notes"]]
+
+
+def _headline(before: dict[str, Any], chosen: dict[str, Any], texts: bool) -> str:
+    """Whom it is about: the held-out people or texts affected before and after, and the accuracy that this costs."""
+    who = "texts that mention the attribute" if texts else "people"
+    name, whose = "people", f"Held-out {who}"
+    if texts:
+        name = "uniform"
+    elif chosen["people"] is None:
+        name, whose = "uniform", "Samples of the whole domain"
+    rates = [percent(row[name]["rate"], 2) for row in (before, chosen)]
+    return (
+        f"{whose} for whom another protected value changes the label: {rates[0]} before, {rates[1]} after; "
+        f"{accuracy_lost(before, chosen)}."
+    )
+
+
+def accuracy_lost(before: dict[str, Any], chosen: dict[str, Any]) -> str:
+    """What that costs, in words."""
+    which = "validation_accuracy" if chosen["accuracy"] is None else "accuracy"
+    points = 100 * (before[which] - chosen[which])
+    if abs(points) < 0.005:
+        return "accuracy is the same"
+    return f"accuracy {'lost' if points > 0 else 'gained'}: {abs(points):.2f} percentage points"
 
 
 def _accuracy_sentences(before: dict[str, Any], chosen: dict[str, Any], rows: dict[str, dict[str, Any]]) -> list[str]:
@@ -78,5 +106,4 @@ def _cost(rows: dict[str, dict[str, Any]]) -> list[str]:
 
 
 def _rate(rate: dict[str, Any]) -> str:
-    low, high = rate["interval"]
-    return f"{percent(rate['rate'], 2)} ({rate['confidence']:.0%} interval {low:.2%} to {high:.2%})"
+    return f"{percent(rate['rate'], 2)} ({rate['confidence']:.0%} interval {interval_text(rate['interval'])})"

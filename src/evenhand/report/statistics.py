@@ -1,10 +1,10 @@
 """What a file of findings says in numbers, read batch by batch so that its length does not matter."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
+from evenhand.measure.direction import label_order
+from evenhand.measure.rates import PeopleFound
+from evenhand.search.check import Checked
 from evenhand.search.recorder import PHASES, Findings
+from evenhand.search.space import TableSpace
 
 BATCH_ROWS = 65_536
 EXAMPLES = 20
-MOST_PEOPLE = 10  # examples that are rows of the data as they are; the rest were changed by the search
+MOST_PEOPLE = 10  # examples that are rows of the data as they stand there
 VALUES_PER_ATTRIBUTE = 3
+DENSE = 65_536  # codes of a domain that are counted in an array
 
 Codes = tuple[int, ...]  # one code per protected attribute, in the order of the schema
 
@@ -33,12 +38,27 @@ class Flip:
 
 
 @dataclass(frozen=True)
+class LabelFlips:
+    """Findings in which one member got a label and the other another one: who got the first, most frequent first."""
+
+    label: int
+    instead_of: int
+    pairs: list[Flip]
+
+    @property
+    def findings(self) -> int:
+        """How many there are."""
+        return sum(flip.findings for flip in self.pairs)
+
+
+@dataclass(frozen=True)
 class Flips:
     """Which protected values flip which way, the most frequent first."""
 
     pairs: list[Flip]
     neither: int  # findings in which no member got the favourable label: three classes or more
     changed: list[tuple[tuple[str, ...], int]]  # names of the attributes that differ, and findings
+    by_labels: list[LabelFlips] = field(default_factory=list)  # each pair of labels; empty with two classes
 
 
 @dataclass(frozen=True)
@@ -61,7 +81,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Example:
-    """One finding as a pair of full samples."""
+    """One finding as a pair of full samples, or a person of the data with their witness.
+
+    A person's codes are those that the model was given: of the schema, or exact ones that stand for raw values.
+    """
 
     seed_row: int
     sample: tuple[int, ...]
@@ -70,6 +93,7 @@ class Example:
     witness_label: int
     score: float  # of the sample's label, for the sample
     witness_score: float  # of the sample's label, for the witness
+    person: Literal["", "codes", "exact"] = ""  # which codes a person of the data has; empty for a sample of the domain
 
     @property
     def gap(self) -> float:
@@ -84,17 +108,17 @@ class Statistics:
     findings: int
     flips: Flips
     spreads: list[Spread]  # the farthest first
-    examples: list[Example]  # people of the data first, then generated samples; the clearest first, one per seed
+    examples: list[Example]  # the clearest first, one per seed
 
 
-def read_statistics(path: Path, data: Dataset, protected: list[str]) -> Statistics:
-    """The statistics of a file of findings."""
+def read_statistics(path: Path, data: Dataset, protected: list[str], unread: Collection[str] = ()) -> Statistics:
+    """The statistics of a file of findings; attributes that the model does not read are left out."""
     indices = data.schema.protected_indices(protected)
     total, flips, values, clearest = (
         0,
         _FlipCounter(data.schema, indices),
-        _ValueCounter(data, indices),
-        _Examples(data, indices),
+        _ValueCounter(data, [*indices, *(data.schema.index(name) for name in unread)]),
+        _Examples(indices),
     )
     for batch in _batches(path, data.schema, indices):
         total += len(batch.label)
@@ -150,8 +174,9 @@ class _FlipCounter:
         self._protected = protected
         self._lower = schema.lower[protected]
         self._sizes = [schema.attributes[index].size for index in protected]
-        self._favourable = schema.label.favourable_code
+        self._label, self._favourable = schema.label, schema.label.favourable_code
         self._pairs: Counter[tuple[int, int]] = Counter()
+        self._by_labels: Counter[tuple[int, int, int, int]] = Counter()
         self._changed: Counter[tuple[bool, ...]] = Counter()
         self._neither = 0
 
@@ -164,6 +189,9 @@ class _FlipCounter:
         self._neither += int((~won & ~lost).sum())
         _count_rows(self._pairs, np.stack([favoured, disfavoured], axis=1)[won | lost])
         _count_rows(self._changed, own != batch.witness)
+        if len(self._label.values) > 2:
+            labels = np.stack([batch.label, batch.witness_label, sample, witness], axis=1)
+            _count_rows(self._by_labels, labels)
 
     def result(self) -> Flips:
         """The counts, the most frequent first; equal ones in the order of their codes."""
@@ -172,7 +200,22 @@ class _FlipCounter:
             (tuple(name for name, differs in zip(self._names, mask, strict=True) if differs), count)
             for mask, count in sorted(self._changed.items(), key=lambda item: (-item[1], item[0]))
         ]
-        return Flips([Flip(self._codes(a), self._codes(b), count) for (a, b), count in pairs], self._neither, changed)
+        flips = [Flip(self._codes(a), self._codes(b), count) for (a, b), count in pairs]
+        return Flips(flips, self._neither, changed, self._of_labels())
+
+    def _of_labels(self) -> list[LabelFlips]:
+        """For each pair of labels who got the better one, however the finding has its members."""
+        found: dict[tuple[int, int], Counter[tuple[int, int]]] = {}
+        for (label, other, sample, witness), count in self._by_labels.items():
+            order = label_order(self._label, label, other)
+            members = (sample, witness) if order[0] == label else (witness, sample)
+            found.setdefault(order, Counter())[members] += count
+        flips = []
+        for (label, other), counts in found.items():
+            pairs = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            own = [Flip(self._codes(a), self._codes(b), count) for (a, b), count in pairs]
+            flips.append(LabelFlips(label, other, own))
+        return sorted(flips, key=lambda one: (-one.findings, -one.label, -one.instead_of))
 
     def _numbers(self, codes: NDArray[np.int32]) -> NDArray[np.int64]:
         """(n,) one number for each combination of protected values."""
@@ -188,69 +231,111 @@ def _count_rows(counter: Counter[Any], rows: NDArray[Any]) -> None:
     counter.update(dict(zip(map(tuple, distinct.tolist()), counts.tolist(), strict=True)))
 
 
-class _ValueCounter:
-    """Counts the values of every attribute that is not protected."""
+class ValueCounts(NamedTuple):
+    """How often values occur: only those that do, since a domain may have millions."""
 
-    def __init__(self, data: Dataset, protected: list[int]) -> None:
+    codes: NDArray[np.int64]  # (n,) rising
+    counts: NDArray[np.int64]  # (n,)
+
+    def of(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(m,) the counts of rising codes among which are all that occur."""
+        counts = np.zeros(len(codes), dtype=np.int64)
+        counts[np.searchsorted(codes, self.codes)] = self.counts
+        return counts
+
+
+NOTHING = ValueCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+class _ValueCounter:
+    """Counts the values of every attribute that is not protected and that the model reads."""
+
+    def __init__(self, data: Dataset, without: list[int]) -> None:
         self._data = data
-        self._free = [index for index in range(len(data.schema.attributes)) if index not in protected]
-        self._counts = [np.zeros(data.schema.attributes[index].size, dtype=np.int64) for index in self._free]
+        kinds = [attribute.kind for attribute in data.schema.attributes]
+        self._free = [index for index, kind in enumerate(kinds) if index not in without and kind != "pass"]
+        self._counts = [NOTHING for _ in self._free]
 
     def add(self, batch: Findings) -> None:
         """Count a batch."""
-        for index, counts in zip(self._free, self._counts, strict=True):
-            counts += self._count(index, batch.sample)
+        self._counts = [
+            _together(counts, self._count(index, batch.sample))
+            for index, counts in zip(self._free, self._counts, strict=True)
+        ]
 
     def result(self) -> list[Spread]:
         """Every attribute against the people in the data, the farthest first."""
-        if not self._counts[0].any():
+        if not self._counts or not len(self._counts[0].codes):
             return []
         people = [self._count(index, self._data.clipped) for index in self._free]
-        lower = self._data.schema.lower
         spreads = [
-            _spread(index, int(lower[index]), found, there)
-            for index, found, there in zip(self._free, self._counts, people, strict=True)
+            _spread(index, found, there) for index, found, there in zip(self._free, self._counts, people, strict=True)
         ]
         return sorted(spreads, key=lambda spread: -spread.distance)
 
-    def _count(self, index: int, samples: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _count(self, index: int, samples: NDArray[np.int32]) -> ValueCounts:
         attribute = self._data.schema.attributes[index]
-        return np.bincount(samples[:, index] - attribute.domain[0], minlength=attribute.size)
+        if attribute.size > DENSE:
+            return ValueCounts(*np.unique(samples[:, index].astype(np.int64), return_counts=True))
+        counts = np.bincount(samples[:, index] - attribute.domain[0], minlength=attribute.size)
+        return ValueCounts(np.flatnonzero(counts) + attribute.domain[0], counts[counts > 0])
 
 
-def _spread(index: int, low: int, found: NDArray[np.int64], there: NDArray[np.int64]) -> Spread:
+def _together(one: ValueCounts, other: ValueCounts) -> ValueCounts:
+    """The sums of two counts."""
+    codes = np.union1d(one.codes, other.codes)
+    return ValueCounts(codes, one.of(codes) + other.of(codes))
+
+
+def _spread(index: int, found: ValueCounts, there: ValueCounts) -> Spread:
     """Compare counts of findings with counts of people, value by value."""
-    findings, people = found / found.sum(), there / there.sum()
+    codes = np.union1d(found.codes, there.codes)
+    findings, people = found.of(codes) / found.counts.sum(), there.of(codes) / there.counts.sum()
     excess = findings - people
     most = [int(place) for place in np.argsort(-excess, kind="stable")[:VALUES_PER_ATTRIBUTE] if excess[place] > 0]
-    over = [ValueShare(low + place, float(findings[place]), float(people[place])) for place in most]
+    over = [ValueShare(int(codes[place]), float(findings[place]), float(people[place])) for place in most]
     return Spread(index, float(np.abs(excess).sum() / 2), over)
 
 
 class _Examples:
-    """Chooses the pairs to show: people of the data where they are discriminatory as they are, then generated ones.
+    """Chooses the findings to show: the clearest, no seed twice."""
 
-    A row that was moved into the domain before it was looked at does not count as a person of the data.
-    """
-
-    def __init__(self, data: Dataset, protected: list[int]) -> None:
-        self._as_they_are, self._protected = (data.codes == data.clipped).all(axis=1), protected
-        self._people, self._generated = (Clearest(EXAMPLES, lambda example: example.seed_row) for _ in range(2))
+    def __init__(self, protected: list[int]) -> None:
+        self._protected, self._clearest = protected, Clearest(EXAMPLES, lambda example: example.seed_row)
 
     def add(self, batch: Findings) -> None:
         """Look through a batch."""
-        unchanged = (batch.phase == 0) & (batch.step == 0)  # looked at before the first move: the seed itself
-        people = unchanged & (batch.seed >= 0) & self._as_they_are[np.maximum(batch.seed, 0)]
-        for clearest, those in ((self._people, people), (self._generated, ~people)):
-            best = _one_per_seed(batch, np.flatnonzero(those))
-            clearest.keep(example_at(batch, row, self._protected) for row in best)
+        best = _one_per_seed(batch, np.arange(len(batch.label)))
+        self._clearest.keep(example_at(batch, row, self._protected) for row in best)
 
     def result(self) -> list[Example]:
-        """At most EXAMPLES pairs, no seed twice."""
-        people = self._people.kept[:MOST_PEOPLE]
-        seeds = {example.seed_row for example in people}
-        generated = [example for example in self._generated.kept if example.seed_row not in seeds]
-        return people + generated[: EXAMPLES - len(people)]
+        """At most EXAMPLES pairs."""
+        return self._clearest.kept
+
+
+def people_examples(found: PeopleFound, space: TableSpace, reading: Literal["codes", "exact"]) -> list[Example]:
+    """The clearest discriminatory people of the data, of some that were met."""
+    if found.some is None:
+        return []
+    gap = (found.some.score - found.some.pair_score).abs()
+    best = gap.argsort(descending=True, stable=True)[:MOST_PEOPLE]
+    return examples_of(found.some.take(best), space, found.some_rows[best.cpu().numpy()], reading)
+
+
+def examples_of(
+    checked: Checked, space: TableSpace, rows: NDArray[np.int64], person: Literal["", "codes", "exact"] = ""
+) -> list[Example]:
+    """Checked samples with their pairs; `rows` (n,) of the data that they started from."""
+    samples, witnesses = (
+        x.round().int().tolist() for x in (checked.x, space.with_combination(checked.x, checked.pair))
+    )
+    columns = [column.tolist() for column in (checked.label, checked.pair_label, checked.score, checked.pair_score)]
+    return [
+        Example(row, tuple(sample), tuple(witness), label, pair_label, score, pair_score, person)
+        for row, sample, witness, label, pair_label, score, pair_score in zip(
+            rows.tolist(), samples, witnesses, *columns, strict=True
+        )
+    ]
 
 
 def _one_per_seed(batch: Findings, rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,11 +1,15 @@
 """An audit's result in sentences: what was found, in which population, with which budget."""
 
+import math
 import shlex
-from html import escape
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from evenhand.data.attribute import Attribute
 from evenhand.methods.names import ABOUT, AUTO, DEFAULT
+
+if TYPE_CHECKING:  # torch, which the words of a summary do not need
+    from evenhand.search.search import Progress
 
 STOPPED = {
     "completed": "the whole budget was used",
@@ -13,7 +17,15 @@ STOPPED = {
     "max-rows": "stopped at the number of model rows allowed",
     "max-findings": "stopped at the number of findings asked for",
     "interrupted": "interrupted; what was found until then is kept",
+    "budget-spent": "ended when the budget of rows for the model was spent; what was found until then is kept",
+    "not tested": "not made, since the model does not read what it would change",
     "model-failed": "ended by an error of the model; what was found until then is kept",
+}
+
+UNITS = {
+    "data": ("rows of the data", "checked"),
+    "global": ("seeds", "global iterations"),
+    "local": ("walks", "local steps"),
 }
 
 # Options that a command line leaves out where they have these values.
@@ -22,6 +34,7 @@ DEFAULTS = {
     "model": None,
     "output": "auto",
     "inputs": None,
+    "threshold": None,
     "iterations": 10,
     "device": "auto",
     "max_seconds": None,
@@ -34,6 +47,8 @@ DEFAULTS = {
 def headline(summary: dict[str, Any]) -> str:
     """The result in one line."""
     search = summary["search"]
+    if is_not_tested(summary):
+        return f"{summary['dataset']['name']}, not tested: {summary['warnings'][0]}"
     return (
         f"{summary['dataset']['name']}, changing {joined(summary['protected'])}: "
         f"{counted(search['findings']['total'], 'finding')} among "
@@ -42,13 +57,28 @@ def headline(summary: dict[str, Any]) -> str:
     )
 
 
+def is_not_tested(summary: dict[str, Any]) -> bool:
+    """Whether an audit found that its model does not read what would be changed."""
+    return summary.get("status") == "not tested"
+
+
 def rate_text(rate: dict[str, Any]) -> str:
     """A rate with its population and interval."""
-    low, high = rate["interval"]
-    return (
-        f"{rate['discriminatory']:,} of {rate['samples']:,} ({percent(rate['rate'], 2)}; "
-        f"{rate['confidence']:.0%} interval {low:.2%} to {high:.2%})"
-    )
+    return f"{rate['discriminatory']:,} of {rate['samples']:,} ({share_text(rate)})"
+
+
+def _against_all_values(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """Where people are compared within a distance of their own values: how, and what it is against all values."""
+    if "all_values" not in summary["data_rate"]:
+        return []
+    within = summary["data_rate"]["all"]["population"].partition(", compared ")[2].partition(", weighted by ")[0]
+    return [("compared", within), ("against all values", rate_text(summary["data_rate"]["all_values"]))]
+
+
+def share_text(rate: dict[str, Any]) -> str:
+    """The share of a rate with its interval, and by which weights it is one."""
+    weighted = f" weighted by {rate['weighing']['by']}" if "weighing" in rate else ""
+    return f"{percent(rate['rate'], 2)}{weighted}; {rate['confidence']:.0%} interval {interval_text(rate['interval'])}"
 
 
 def budget_text(summary: dict[str, Any]) -> str:
@@ -66,19 +96,31 @@ def joined(names: list[str]) -> str:
 
 
 def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The result as name and value, for a terminal or a notebook."""
-    search = summary["search"]
+    """The result as name and value, for a terminal or a notebook; first what has to be known before any figure."""
+    rows = [("not tested" if is_not_tested(summary) else "warning", text) for text in summary.get("warnings", [])]
+    return rows + (_model_rows(summary) if is_not_tested(summary) else _rows(summary))
+
+
+def _model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The data and the model."""
+    model = summary["model"]
     return [
         ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
-        ("model", f"{summary['model']['name']}; {offers_text(summary['model'])}"),
-        *(
-            [("gives the label of", agreement_text(summary["model"]["agreement"]))]
-            if "agreement" in summary["model"]
-            else []
-        ),
+        ("model", f"{model['name']}; {offers_text(model)}"),
+        *([("reads", inputs_text(model))] if "inputs" in model else []),
+        *([("does not read", ", ".join(model["unread"]))] if model.get("unread") else []),
+        *([("gives the label of", agreement_text(model["agreement"]))] if "agreement" in model else []),
+    ]
+
+
+def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    search = summary["search"]
+    return [
+        *_model_rows(summary),
         ("method", f"{summary['config']['method']}: {ABOUT[summary['config']['method']]}"),
         ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
-        ("in the data itself", rate_text(summary["data_rate"]["all"]) + _rounded_text(summary)),
+        ("in the data itself", rate_text(summary["data_rate"]["all"]) + part_text(summary)),
+        *_against_all_values(summary),
         ("budget", budget_text(summary)),
         ("generated", f"{search['generated']['total']:,} unique samples"),
         (
@@ -99,10 +141,10 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _rounded_text(summary: dict[str, Any]) -> str:
-    """How many rows of the data were not checked with just the numbers that the table has; empty where all were."""
-    rows = summary["dataset"].get("rows_read_otherwise", 0)  # what was written before it was counted has none
-    return f"; {counted(rows, 'row')} with numbers rounded to their steps or filled in" if rows else ""
+def part_text(summary: dict[str, Any]) -> str:
+    """That the time limit left only a part of the data checked; empty where it did not."""
+    stopped = summary.get("data_rate_stopped") == "max-seconds"
+    return "; a random part of them, since the time limit ended the check" if stopped else ""
 
 
 def offers_text(model: dict[str, Any]) -> str:
@@ -112,24 +154,38 @@ def offers_text(model: dict[str, Any]) -> str:
     return f"returns {model['output']}, no gradients: {model['no_gradients'].rstrip('.')}"
 
 
+def inputs_text(model: dict[str, Any]) -> str:
+    """How a model is given people, how that is known, and from which score on it says the second class."""
+    inputs = model["inputs"]
+    tried = ", ".join(f"{way} {percent(share)}" for way, share in inputs.get("agreement", {}).items())
+    why = {
+        "file": "as its file or object says",
+        "user": "as was stated",
+        "same": "all readings that fit are the same" if tried else "the only reading that fits",
+        "evidence": f"the labels of the data say so: {tried}",
+    }[inputs["settled_by"]]
+    threshold = model.get("threshold")
+    cut = "" if threshold is None else f"; the second class from a score of {threshold:.4g} on"
+    return f"{inputs['reading']} ({why}){cut}"
+
+
 def agreement_text(agreement: dict[str, Any]) -> str:
     """How often a model gives the label of the data, and what to look at where that is rarer than always saying one."""
     words = (
         f"{percent(agreement['share'])} of {agreement['rows']:,} rows (always ‘{agreement['commonest_label']}’: "
         f"{percent(agreement['commonest_share'])})"
     )
-    if agreement["share"] < agreement["commonest_share"]:
-        words += "; that is less: are the classes (label.values) and the model's inputs in the right order?"
+    if agreement["share"] <= agreement["commonest_share"]:
+        words += "; that is no more: are the classes (label.values) and the model's inputs in the right order?"
     return words
 
 
 def affected_text(summary: dict[str, Any]) -> str:
     """The figure for a decision in a sentence: how many people of the data, with the interval."""
     rate = summary["data_rate"]["all"]
-    low, high = rate["interval"]
     return (
-        f"{rate['discriminatory']:,} of {rate['samples']:,} people of the data ({percent(rate['rate'], 2)}; "
-        f"{rate['confidence']:.0%} interval {low:.2%} to {high:.2%}) get another label when nothing but "
+        f"{rate['discriminatory']:,} of {rate['samples']:,} people of the data ({share_text(rate)}) "
+        "get another label when nothing but "
         f"{joined(summary['protected'])} {'are' if len(summary['protected']) > 1 else 'is'} changed."
     )
 
@@ -163,10 +219,18 @@ def example_text(example: dict[str, Any]) -> list[str]:
     return lines
 
 
-def html_table(summary: dict[str, Any]) -> str:
-    """The result as a small table, for notebooks."""
-    rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows_of(summary))
-    return f"<table><caption>evenhand audit</caption>{rows}</table>"
+def label_pair_texts(pair: dict[str, Any]) -> list[str]:
+    """Who gets which label instead of which, from a measurement with more than two classes."""
+    found = []
+    for who in pair["direction"]:
+        if who["favoured"] is not None:
+            share = {value["value"]: percent(value["favourable"]) for value in who["values"]}
+            found.append(
+                f"Where some get ‘{pair['label']}’ and others ‘{pair['instead_of']}’ ({pair['samples']:,} samples), "
+                f"{who['attribute'].replace('_', ' ')} {who['favoured']} gets ‘{pair['label']}’ most often "
+                f"({share[who['favoured']]}) and {who['loses']} least often ({share[who['loses']]})."
+            )
+    return found
 
 
 def percent(share: float, digits: int = 1) -> str:
@@ -177,6 +241,33 @@ def percent(share: float, digits: int = 1) -> str:
     if 1 - smallest / 2 < share < 1:
         return f">{1 - smallest:.{digits}%}"
     return f"{share:.{digits}%}"
+
+
+def interval_text(interval: Sequence[float], digits: int = 2) -> str:
+    """An interval with so many digits, or as many more as it takes to see how wide it is: 0.0000% to 0.0075%."""
+    low, high = interval
+    if 0 < high - low < 1:
+        digits = max(digits, math.ceil(-math.log10(high - low)) - 1)
+    return f"{low:.{digits}%} to {high:.{digits}%}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: 8 s, 2 min 5 s, 1 h 3 min."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def progress_text(title: str, progress: "Progress") -> str:
+    """Where a search stands, in one line: at most 80 columns for usual numbers."""
+    who, what = UNITS[progress.phase]
+    speed = f" ({progress.findings / progress.seconds:,.0f}/s)" if progress.findings and progress.seconds else ""
+    findings = "" if progress.phase == "data" else f", {progress.findings:,} findings{speed}"
+    left = "" if progress.time_left is None else f", {duration(progress.time_left)} left"
+    return f"{title}  {progress.walks:,} {who}, {what} {progress.done:,}/{progress.total:,}{findings}{left}"
 
 
 def counted(count: int, noun: str) -> str:
@@ -193,6 +284,9 @@ def command_line(config: dict[str, Any]) -> str:
         value = config.get(name, default)
         if value not in (default, AUTO):
             words += [f"--{name.replace('_', '-')}", str(value)]
+    for name, distance in config.get("within", {}).items():
+        words += ["--within", f"{name}={distance:g}"]
+    words += ["--accept-poor-model"] if config.get("accept_poor_model") else []
     for name, value in config["settings"].items():
         words += ["--set", f"{name}={value}"]
     return shlex.join(words)

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from evenhand.methods.registry import TEXT_DEFAULT, TEXT_METHODS
-from evenhand.report.text import budget_text, counted, joined, percent, rate_text
+from evenhand.report.text import budget_text, counted, interval_text, joined, part_text, percent, rate_text
 from evenhand.report.text_marks import GAP, PROTECTED, excerpt, marks
 
 SWAPS = {
@@ -64,10 +64,9 @@ def success_rate(summary: dict[str, Any]) -> float:
 
 def rate_sentence(rate: dict[str, Any]) -> str:
     """A rate with its population and interval."""
-    low, high = rate["interval"]
     return (
         f"Of {rate['population']}, {rate['discriminatory']:,} of {rate['samples']:,} get another label as they are "
-        f"({percent(rate['rate'], 2)}; {rate['confidence']:.0%} interval {percent(low, 2)} to {percent(high, 2)})."
+        f"({percent(rate['rate'], 2)}; {rate['confidence']:.0%} interval {interval_text(rate['interval'])})."
     )
 
 
@@ -84,7 +83,7 @@ def text_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("exchanged", f"{protected_name(summary)}: {SWAPS[lexicon['swap']]} ({len(lexicon['values'])} values)"),
         ("texts with such words", ", ".join(f"{n:,} {split.replace('_', '-')}" for split, n in mentioning.items())),
         *[
-            (f"findings as written, {name.replace('_', '-')}", rate_text(rate))
+            (f"findings as written, {name.replace('_', '-')}", rate_text(rate) + part_text(summary))
             for name, rate in summary["data_rate"].items()
         ],
         ("budget", budget_text(summary)),

@@ -18,21 +18,27 @@ import torch
 
 import evenhand
 from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.data.decoding import Decoder
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measure.rates import Rate, data_rates, discriminatory_rows
+from evenhand.measure.rates import PeopleFound, Rate, discriminatory_rows, rates_found
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.classifier import Classifier, Model
 from evenhand.models.devices import choose_device, one_thread
+from evenhand.models.people import person_reading, reads_raw_values
 from evenhand.models.trial import why_no_gradients
+from evenhand.report.notebook import audit_html
 from evenhand.report.page import example_cards, write_report
-from evenhand.report.statistics import read_statistics
-from evenhand.report.text import headline, html_table
+from evenhand.report.statistics import people_examples, read_statistics
+from evenhand.report.text import headline
 from evenhand.runs.checkpoints import Checkpoints, as_checkpoints, keeper_for
 from evenhand.runs.config import AuditConfig, SearchConfig
+from evenhand.runs.deadline import Deadline
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.subject import agreement, as_dataset, classifier_of, model_facts, model_name, names_of
+from evenhand.runs.not_tested import STATUS, no_search, said_first
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
+from evenhand.runs.subject import Subject, as_dataset, model_facts, model_name, names_of, not_read, subject_of
 from evenhand.search.checkpoint import Keeper
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
@@ -42,7 +48,8 @@ from evenhand.search.space import ModelT, SpaceT, TableSpace
 
 FINDINGS, SUMMARY, REPORT = "findings.parquet", "summary.json", "report.html"
 SUMMARY_EXAMPLES = 5
-UNFINISHED = ("interrupted", "model-failed")  # reasons to stop after which an audit can go on from a checkpoint
+# Reasons to stop after which an audit can go on from a checkpoint.
+UNFINISHED = ("interrupted", "budget-spent", "model-failed")
 
 
 @dataclass
@@ -60,14 +67,15 @@ class Audit:
 
     def report(self, path: str | Path) -> Path:
         """Write the self-contained HTML report."""
-        statistics = read_statistics(self.folder / FINDINGS, self.data, self.summary["protected"])
+        unread = [name for name in self.summary["model"].get("unread", ()) if name not in self.summary["protected"]]
+        statistics = read_statistics(self.folder / FINDINGS, self.data, self.summary["protected"], unread)
         return write_report(Path(path), self.summary, statistics, self.data)
 
     def __repr__(self) -> str:
         return f"<evenhand audit: {headline(self.summary)}>"
 
     def _repr_html_(self) -> str:
-        return html_table(self.summary)
+        return audit_html(self.summary)
 
     @classmethod
     def load(cls, folder: Path) -> "Audit":
@@ -107,9 +115,10 @@ def audit(
     model: Any = None,
     label: str | None = None,
     out: str | Path | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = silent,
     on_findings: Callable[[Findings], None] = lambda findings: None,
     checkpoints: str | Path | Checkpoints | None = None,
+    started: float | None = None,
     **settings: Any,
 ) -> Audit:
     """Search a classifier for discriminatory pairs.
@@ -119,8 +128,10 @@ def audit(
     a data frame, `module:function`, a file or an address (default: the built-in network). The method follows from what
     the model offers. `on_findings` sees findings on their way to the file. An audit that was killed or stopped goes on
     from the last of its `checkpoints` (a folder) when it is asked for again, and ends as if nothing had happened.
-    Without `out` the files live as long as the result. Other settings: see `AuditConfig`.
+    Without `out` the files live as long as the result. `max_seconds` count from here, or from `started` on the clock of
+    `time.perf_counter`. Other settings: see `AuditConfig`.
     """
+    started = time.perf_counter() if started is None else started
     stages = Stages()
     with stages.timed("load"):
         names = names_of(protected)
@@ -128,16 +139,37 @@ def audit(
         config = AuditConfig.checked(
             dataset=name, protected=names or dataset.schema.protected, model=model_name(model), **settings
         )
+        dataset = dataset.compared_within(config.within, config.protected)
         device = choose_device(config.device)
-        space = TableSpace(dataset.schema, config.protected, device)
-        classifier, model_words = classifier_of(dataset, model, device, config.output, config.chunk_rows, config.inputs)
-        config, method, why_not = _with_method(config, dataset, classifier)
+        space = TableSpace(dataset.schema, config.protected, device)  # wrong names are said before the model is asked
+    with stages.timed("model"):
+        subject = subject_of(
+            dataset, model, config.protected, device, output=config.output, chunk_rows=config.chunk_rows,
+            inputs=config.inputs, threshold=config.threshold, accept_poor_model=config.accept_poor_model,
+            seed=config.seed,
+        )  # fmt: skip
+        config, method, why_not = _with_method(config, dataset, subject.classifier)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
-        watch = Watch(on_progress, on_findings, interrupted, as_checkpoints(checkpoints))
-        summary = _run(config, dataset, space, classifier, method, folder, stages, watch)
-        summary["model"] = model_facts(classifier, model_words, why_not) | {"agreement": summary.pop("agreement")}
-        statistics = read_statistics(folder / FINDINGS, dataset, config.protected)
-        cards = example_cards(statistics, dataset, config.protected)
+        watch = Watch(
+            shown_in_notebook(on_progress, f"{dataset.name}/{'+'.join(config.protected)}"),
+            on_findings,
+            interrupted,
+            as_checkpoints(checkpoints),
+            Deadline(config.max_seconds, started),
+        )
+        nothing = _nothing_to_find(config, dataset, space, subject, stages, watch)
+        if nothing is None:
+            config = config.model_copy(update={"protected": subject.tested(config.protected) or config.protected})
+            space = TableSpace(dataset.schema, config.protected, device, subject.unread.keys() - set(config.protected))
+            summary = _run(config, dataset, space, subject.classifier, method, folder, stages, watch)
+        else:
+            summary = _not_tested(config, dataset, space, subject, nothing, folder, stages)
+        summary |= watch.deadline.facts(summary["data_rate"])
+        summary["model"] = model_facts(subject, why_not)
+        summary["warnings"] = summary.get("warnings", subject.warnings)
+        unread = [name for name in subject.unread if name not in config.protected]
+        statistics = read_statistics(folder / FINDINGS, dataset, config.protected, unread)
+        cards = example_cards(summary, statistics, dataset)
         summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
         write_json(folder / SUMMARY, summary)
         write_report(folder / REPORT, summary, statistics, dataset)
@@ -156,7 +188,8 @@ class Watch:
     on_progress: Callable[[Progress], None]
     on_findings: Callable[[Findings], None]
     interrupted: Callable[[], bool]
-    checkpoints: Checkpoints | None = None
+    checkpoints: Checkpoints | None
+    deadline: Deadline
 
 
 def _with_method(config: AuditConfig, data: Dataset, model: Classifier) -> tuple[AuditConfig, Method, str]:
@@ -184,11 +217,16 @@ def _run(
     with stages.timed("seeds"):
         rows = choose_seeds(data, config.seeds, config.seed)
     with one_thread(model.device):
-        with stages.timed("agreement"):
-            agrees = agreement(model, data, config.seed)
         with stages.timed("data rate"):
-            rates = _data_rates(model, space, data, config.seed, watch.on_progress, watch.interrupted)
-        with stages.timed("search"), findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)) as writer:
+            interrupted = watch.deadline.for_people(watch.interrupted)
+            found = _check_people(model, space, data, config.seed, watch.on_progress, interrupted)
+            rates = rates_found(space, data, found)
+        with (
+            stages.timed("search"),
+            findings_file(
+                folder / FINDINGS, partial(FindingsWriter, space=space, decoder=_decoder(data, model))
+            ) as writer,
+        ):
 
             def sink(findings: Findings) -> None:
                 writer.write(findings)
@@ -196,12 +234,59 @@ def _run(
 
             keeper = keeper_for(watch.checkpoints, method, config, data, rows, model)
             search = search_of(
-                config, model, space, method, sink, watch.on_progress, watch.interrupted, keeper, writer.write
-            )
+                watch.deadline.for_search(config),
+                model, space, method, sink, watch.on_progress, watch.interrupted, keeper, writer.write,
+            )  # fmt: skip
             result = search.run(data.codes[rows], rows)
             remove_earlier(folder)
         stages.seconds["search"] += result.seconds_before
-    return _summary(config, data, model, rates, result, stages, started) | {"agreement": agrees}
+    people = people_examples(found, space, person_reading(model.module))
+    facts = {"people": [asdict(example) for example in people]}
+    return _summary(config, data, model, rates, search_summary(result, model, stages), stages, started) | facts
+
+
+def _nothing_to_find(
+    config: AuditConfig, data: Dataset, space: TableSpace, subject: Subject, stages: Stages, watch: "Watch"
+) -> dict[str, Rate] | None:
+    """The rates in the data, all zero, where the model reads none of the protected attributes; None where it does.
+
+    That changing them has no effect was seen in a part of the rows: all of them are looked at before it is believed.
+    """
+    if subject.tested(config.protected):
+        return None
+    with one_thread(subject.classifier.device), stages.timed("data rate"):
+        interrupted = watch.deadline.for_people(watch.interrupted)
+        found = _check_people(subject.classifier, space, data, config.seed, watch.on_progress, interrupted)
+    return None if found.hit.any() else rates_found(space, data, found)
+
+
+def _not_tested(
+    config: AuditConfig,
+    data: Dataset,
+    space: TableSpace,
+    subject: Subject,
+    rates: dict[str, Rate],
+    folder: Path,
+    stages: Stages,
+) -> dict[str, Any]:
+    """The summary of an audit whose protected attributes the model does not read, and a file without findings."""
+    started, model = datetime.now(UTC), subject.classifier
+    with one_thread(model.device), stages.timed("groups"):
+        first, groups = said_first(subject, data, config.protected)
+    with findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)):
+        remove_earlier(folder)
+    others = [warning for warning in subject.warnings if warning != not_read(config.protected)]
+    return _summary(config, data, model, rates, no_search(), stages, started) | {
+        "status": STATUS,
+        "warnings": [first, *others],
+        "groups": groups,
+        "people": [],
+    }
+
+
+def _decoder(data: Dataset, model: Classifier) -> Decoder:
+    """What says which raw values a sample has; a network of codes never needs those beyond the domain."""
+    return data.decoder if reads_raw_values(model.module) else Decoder(data.schema)
 
 
 def search_of(
@@ -236,22 +321,21 @@ def remove_earlier(folder: Path) -> None:
         (folder / earlier).unlink(missing_ok=True)
 
 
-def _data_rates(
+def _check_people(
     model: Classifier,
     space: TableSpace,
     data: Dataset,
     seed: int,
     on_progress: Callable[[Progress], None],
     interrupted: Callable[[], bool],
-) -> dict[str, Rate]:
+) -> PeopleFound:
     start = time.perf_counter()
 
     def on_done(done: int, total: int) -> None:
         seconds = time.perf_counter() - start
         on_progress(Progress("data", total, done, total, 0, seconds, seconds / done * (total - done)))
 
-    rows, hit = discriminatory_rows(model, space, data, seed=seed, interrupted=interrupted, on_done=on_done)
-    return data_rates(data, rows, hit)
+    return discriminatory_rows(model, space, data, seed=seed, interrupted=interrupted, on_done=on_done)
 
 
 def _summary(
@@ -259,7 +343,7 @@ def _summary(
     data: Dataset,
     model: Classifier,
     rates: dict[str, Rate],
-    result: SearchResult,
+    search: dict[str, Any],
     stages: Stages,
     started: datetime,
 ) -> dict[str, Any]:
@@ -267,21 +351,15 @@ def _summary(
         "evenhand": evenhand.__version__,
         "kind": "audit",
         "started": started.isoformat(timespec="seconds"),
-        "dataset": _dataset_facts(data),
+        "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
         "protected": config.protected,
         "model": {},
         "config": config.model_dump(),
         "data_rate": {name: rate.as_dict() for name, rate in rates.items()},
-        "search": search_summary(result, model, stages),
+        "search": search,
         **circumstances(model, stages),
         "seed": config.seed,
     }
-
-
-def _dataset_facts(data: Dataset) -> dict[str, Any]:
-    rows = 0 if data.read_otherwise is None else int(data.read_otherwise.sum())
-    otherwise = {"rows_read_otherwise": rows} if rows else {}  # with numbers rounded to their steps, or filled in
-    return {"name": data.name, "title": data.schema.title, "rows": len(data.codes), **otherwise}
 
 
 def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[str, Any]:

@@ -44,7 +44,7 @@ from evenhand.search.recorder import Findings, Fresh
 SECONDS = 30.0
 REFUSED = "refused"  # a folder for what is set aside
 SPILL_BYTES = 64 << 20  # of what was seen, before it is written without waiting for a checkpoint
-FORMAT = 1
+FORMAT = 2
 TRIAL_ROWS = 32  # whose scores tell one model from another
 SAME_SCORE = 1e-3  # another size of chunks may change the last digits
 FREE = {"chunk_rows", "device"}  # settings that do not decide what is found

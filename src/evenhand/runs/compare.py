@@ -22,7 +22,7 @@ from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.trial import why_no_gradients
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.subject import classifier_of
+from evenhand.runs.subject import subject_of
 from evenhand.search.check import check
 from evenhand.search.search import Limits, Progress, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
@@ -172,11 +172,13 @@ class Comparison:
     seeds: int
     outcomes: list[Outcome]
     left_out: list[str]  # methods that an interruption kept from running, or from running to their end
+    warnings: list[str] = field(default_factory=list)  # what has to be known of the model before any figure
 
     @property
     def title(self) -> str:
-        """What was compared."""
-        return f"Methods compared: {self.dataset}, changing {', '.join(self.protected)}"
+        """What was compared, and what has to be known before."""
+        title = f"Methods compared: {self.dataset}, changing {', '.join(self.protected)}"
+        return "\n".join([*(f"Warning: {warning}" for warning in self.warnings), title])
 
     def tables(self) -> list[Table]:
         """The comparison as tables."""
@@ -229,7 +231,8 @@ class Comparison:
 
     def _remarks(self) -> list[str]:
         remarks = [
-            f"{o.method}: discrimination score {o.notes['score']:.4f} ± {o.notes['margin']:.4f} over uniform samples"
+            f"{o.method}: discrimination score {o.notes['score']:.4f} ± {o.notes['margin']:.4f} "
+            f"over {int(o.notes['samples']):,} possible samples, uniform over the domain"
             for o in self.outcomes
             if "score" in o.notes
         ]
@@ -276,23 +279,31 @@ def run_comparison(
     protected: list[str],
     names: list[str] | None,
     budget: Budget,
-    model: str | None,
+    model: Any,
     seed: int,
     device_name: str,
     inputs: str | None = None,
     on_progress: Callable[[str, Progress], None] = lambda method, progress: None,
+    *,
+    output: str = "auto",
+    threshold: float | None = None,
+    accept_poor_model: bool = False,
 ) -> Comparison:
     """Run the methods one after the other; Ctrl-C ends the one that runs, keeps it, and leaves the rest out.
 
     `names` is None for the usual ones.
     """
     device = choose_device(device_name)
-    classifier, model_words = classifier_of(data, model, device, inputs=inputs)
+    subject = subject_of(
+        data, model, protected, device, output=output, inputs=inputs, threshold=threshold,
+        accept_poor_model=accept_poor_model, seed=seed,
+    )  # fmt: skip
+    classifier, protected = subject.classifier, subject.read_by(protected)
     x = torch.tensor(data.clipped[:2], dtype=torch.float32)
     if names is None:
         names = method_names(USUAL_BLACK_BOX if why_no_gradients(classifier, x) else USUAL)
     check_needs(names, classifier, x)
-    space = TableSpace(data.schema, protected, device)
+    space = TableSpace(data.schema, protected, device, subject.unread)
     rows = choose_seeds(data, budget.seeds, seed)
     outcomes: list[Outcome] = []
     with interrupt_as_wish() as interrupted:
@@ -313,4 +324,6 @@ def run_comparison(
                 break
     done = [outcome.method for outcome in outcomes if outcome.stopped != "interrupted"]
     left_out = [name for name in names if name not in done]
-    return Comparison(data.name, protected, model_words, budget.text, seed, len(rows), outcomes, left_out)
+    return Comparison(
+        data.name, protected, subject.name, budget.text, seed, len(rows), outcomes, left_out, subject.warnings
+    )

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from evenhand.errors import EvenhandError
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import TEXT_DEFAULT
+from evenhand.mistakes import ended, first_mistake
 from evenhand.models.classifier import OutputForm
 from evenhand.search.search import Limits
 from evenhand.search.text_space import Swap
@@ -29,11 +30,13 @@ class Checked(BaseModel):
         try:
             return cls(**settings)
         except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
+            location, reason = first_mistake(error, cls)
+            name = str(location[0])
+            if name not in cls.model_fields:
+                raise EvenhandError(ended(f"T{reason.removeprefix('t')}")) from error
             raise EvenhandError(
-                f"The setting '{OPTION_NAMES.get(name, name.replace('_', '-'))}' is {first['input']!r}: "
-                f"{first['msg'][0].lower()}{first['msg'][1:]}."
+                f"The setting '{OPTION_NAMES.get(name, name.replace('_', '-'))}' is {settings.get(name)!r}: "
+                f"{ended(reason)}"
             ) from error
 
 
@@ -67,6 +70,9 @@ class AuditConfig(SearchConfig):
     method: str = AUTO
     output: OutputForm = "auto"
     inputs: str | None = None  # how a model that reads a matrix wants it
+    within: dict[str, Annotated[float, Field(gt=0)]] = {}  # by protected number: how far from their own people go
+    threshold: float | None = Field(default=None, gt=0, lt=1)  # of the last of label.values; None: the model's own
+    accept_poor_model: bool = False  # go on where it gives the labels no more often than always saying the same
 
 
 class TextAuditConfig(SearchConfig):

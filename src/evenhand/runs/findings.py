@@ -1,20 +1,24 @@
 """The file of findings: Parquet, written as the search goes, the same bytes for the same findings."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from evenhand.data.decoding import LARGEST_TABLE, Decoder
 from evenhand.files import replacing
 from evenhand.search.recorder import PHASES, Findings
 from evenhand.search.space import TableSpace
 
 ROW_GROUP = 65_536
+MEANINGS = "evenhand.attributes"  # in the file's metadata: what codes mean; the pages of findings read it
 
 
 class _AnyWriter(Protocol):
@@ -63,14 +67,19 @@ def common_columns(findings: Findings, labels: pa.Array) -> dict[str, pa.Array]:
 
 
 class FindingsWriter:
-    """Turns findings in tables into rows of a file."""
+    """Turns findings in tables into rows of a file: raw values by column of the table, and codes by attribute.
 
-    def __init__(self, path: Path, space: TableSpace) -> None:
-        self._schema = space.schema
-        self._protected = space.protected
+    What the codes mean in words stands in the file's metadata, so that words are made where they are shown.
+    """
+
+    def __init__(self, path: Path, space: TableSpace, decoder: Decoder | None = None) -> None:
+        decoder = decoder or Decoder(space.schema)
+        self._schema, self._protected = space.schema, space.protected
         self._labels = pa.array(space.schema.label.values)
-        self._texts = {index: pa.array(attribute.texts()) for index, attribute in enumerate(space.schema.attributes)}
-        self._file = RowGroups(path, self._table(no_findings(len(space.sizes), len(space.protected))).schema)
+        self._raw = [_RawColumns(decoder, index) for index in range(len(space.sizes))]
+        columns = self._table(no_findings(len(space.sizes), len(space.protected))).schema
+        meanings = [attribute.model_dump(mode="json", exclude_unset=True) for attribute in space.schema.attributes]
+        self._file = RowGroups(path, columns.with_metadata({MEANINGS: json.dumps(meanings)}))
 
     def write(self, findings: Findings) -> None:
         """Add findings."""
@@ -82,20 +91,47 @@ class FindingsWriter:
 
     def _table(self, findings: Findings) -> pa.Table:
         columns = common_columns(findings, self._labels)
-        for index, attribute in enumerate(self._schema.attributes):
-            columns[f"sample.{attribute.name}"] = self._words(index, findings.sample[:, index])
-        for position, index in enumerate(self._protected):
-            name = self._schema.attributes[index].name
-            columns[f"witness.{name}"] = self._words(index, findings.witness[:, position])
-        for index, attribute in enumerate(self._schema.attributes):
-            columns[f"sample_code.{attribute.name}"] = pa.array(findings.sample[:, index])
-        for position, index in enumerate(self._protected):
-            columns[f"witness_code.{self._schema.attributes[index].name}"] = pa.array(findings.witness[:, position])
+        witness = dict(zip(self._protected, findings.witness.T, strict=True))
+        for kind, codes in (("sample", dict(enumerate(findings.sample.T))), ("witness", witness)):
+            for index, values in codes.items():
+                for name, array in self._raw[index](values).items():
+                    columns.setdefault(f"{kind}.{name}", array)  # a column of two attributes is the first's
+        for kind, codes in (("sample", dict(enumerate(findings.sample.T))), ("witness", witness)):
+            for index, values in codes.items():
+                columns[f"{kind}_code.{self._schema.attributes[index].name}"] = pa.array(np.ascontiguousarray(values))
         return pa.table(columns)
 
-    def _words(self, index: int, codes: NDArray[np.int32]) -> pa.Array:
-        low = self._schema.attributes[index].domain[0]
-        return pa.DictionaryArray.from_arrays(pa.array(codes - np.int32(low)), self._texts[index])
+
+class _RawColumns:
+    """The raw values of one attribute as columns of a file, in their own types."""
+
+    def __init__(self, decoder: Decoder, index: int) -> None:
+        self._decoder, self._index = decoder, index
+        self._low, high = decoder.schema.attributes[index].domain
+        self._tables: dict[str, pa.Array] | None = None
+        if high - self._low < LARGEST_TABLE:
+            domain = np.arange(self._low, high + 1, dtype=np.int32)
+            self._tables = {name: _arrow(cells) for name, cells in decoder.cells(index, domain).items()}
+
+    def __call__(self, codes: NDArray[np.int32]) -> dict[str, pa.Array]:
+        """(n,) codes as arrays, by column of the table."""
+        if self._tables is None:
+            return {name: _arrow(cells) for name, cells in self._decoder.cells(self._index, codes).items()}
+        return {name: _taken(table, codes - np.int32(self._low)) for name, table in self._tables.items()}
+
+
+def _arrow(cells: Any) -> pa.Array:
+    array = pa.array(pd.Series(cells), from_pandas=True)
+    return array.cast(array.type.value_type) if pa.types.is_dictionary(array.type) else array
+
+
+def _taken(table: pa.Array, places: NDArray[np.int32]) -> pa.Array:
+    """(n,) values from a table; text refers to all of it, so that batches have no lists of their own."""
+    if not (pa.types.is_string(table.type) or pa.types.is_large_string(table.type)):
+        return table.take(pa.array(places))
+    there = table.is_valid().to_numpy(zero_copy_only=False)
+    numbers = (np.cumsum(there) - 1).astype(np.int32)
+    return pa.DictionaryArray.from_arrays(pa.array(numbers[places], mask=~there[places]), table.drop_null())
 
 
 def no_findings(columns: int, witness_columns: int) -> Findings:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,18 +14,23 @@ import torch
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
-from evenhand.measure.direction import directions
+from evenhand.measure.direction import directions, label_directions
 from evenhand.measure.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
 from evenhand.measure.people import people_rates
 from evenhand.measure.populations import Neighbourhood, Population, Uniform
+from evenhand.measure.rates import limit_words
 from evenhand.measure.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import choose_device, one_thread
+from evenhand.report.notebook import measurement_html
 from evenhand.report.text import joined, rate_text
 from evenhand.runs.audit import SUMMARY, Stages, circumstances
 from evenhand.runs.earlier_findings import EarlierFindings, OnProgress
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.subject import as_dataset, classifier_of, model_name, names_of
+from evenhand.runs.measure_tables import tables_of, title_of
+from evenhand.runs.not_tested import said_first
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
+from evenhand.runs.subject import Subject, as_dataset, model_name, names_of, not_read, subject_of
 from evenhand.search.space import MOST_VARIANTS, TableSpace
 
 Interrupted = Callable[[], bool]
@@ -50,6 +55,9 @@ class Measurement:
                 lines.append(f"  {joined(measured['protected'])}, {rate['name']}: {rate_text(rate)}")
         return "\n".join(lines) + ">"
 
+    def _repr_html_(self) -> str:
+        return measurement_html(title_of(self.summary), self.summary, tables_of(self.summary))
+
 
 def measure_table(
     data: Any = "census",
@@ -58,9 +66,12 @@ def measure_table(
     model: Any = None,
     label: str | None = None,
     inputs: str | None = None,
+    threshold: float | None = None,
+    accept_poor_model: bool = False,
     half_width: float = 0.005,
     confidence: float = 0.95,
     changes: int = 2,
+    within: dict[str, float] | None = None,
     findings: str | Path | None = None,
     seed: int = 0,
     device: str = "auto",
@@ -68,29 +79,37 @@ def measure_table(
     chunk_rows: int | None = None,
     most_samples: int = MOST_SAMPLES,
     out: str | Path | None = None,
-    on_progress: OnProgress = lambda what, done, total: None,
+    on_progress: OnProgress = silent,
 ) -> Measurement:
     """How often a classifier of tables decides otherwise because of protected attributes, and for whom.
 
     Each protected attribute by itself, and all together: over the whole domain, the rows of the data, and their
     neighbourhood of `changes` changed attributes. Rates by sampling are as narrow as `half_width` asks. `findings` is
-    the folder of an earlier audit: how many of its findings are findings with this model too. `data` and `model` are
+    the folder of an earlier audit: how many of its findings are findings with this model too. `within` says how far
+    from their own value of a protected number people are compared: {"age": 10}. `data` and `model` are
     those of `evenhand.audit`. With `out`, the summary is written there.
     """
     check_precision(half_width, confidence)
+    on_progress = shown_in_notebook(on_progress, "measuring")
     stages, started = Stages(), datetime.now(UTC)
     with stages.timed("load"):
         wanted = names_of(protected)
         dataset, name = as_dataset(data, label, wanted)
         names = wanted or dataset.schema.protected
+        dataset = dataset.compared_within(within or {}, names)
         where = choose_device(device)
         spaces, notes = _spaces(dataset, names, where)
-        classifier, model_words = classifier_of(dataset, model, where, output, chunk_rows, inputs)
+        subject = subject_of(
+            dataset, model, names, where, output=output, chunk_rows=chunk_rows, inputs=inputs, threshold=threshold,
+            accept_poor_model=accept_poor_model, seed=seed,
+        )  # fmt: skip
+        classifier = subject.classifier
         earlier = None if findings is None else EarlierFindings.open(Path(findings), dataset)
     config = {
-        "dataset": name, "model": model_name(model), "inputs": inputs, "output": output,
+        "dataset": name, "model": model_name(model), "inputs": inputs, "output": output, "threshold": threshold,
+        "accept_poor_model": accept_poor_model,
         "half_width": half_width, "confidence": confidence, "changes": changes, "seed": seed, "device": device,
-        "findings": None if findings is None else str(findings),
+        "within": within or {}, "findings": None if findings is None else str(findings),
     }  # fmt: skip
     folder_for = nullcontext() if out is None else result_folder(out)
     with folder_for as folder, interrupt_as_wish() as interrupted, one_thread(where):
@@ -112,8 +131,10 @@ def measure_table(
                 again = earlier.rate(classifier, where, confidence, seed, on_progress).as_dict()
         with stages.timed("groups"):
             groups = [] if interrupted() else _groups(classifier, dataset, names, notes)
+            warnings = _warnings(subject, dataset, names)
         summary = {
-            **_facts(dataset, names, model_words, classifier, started),
+            **_facts(dataset, names, subject, started),
+            "warnings": warnings,
             "config": config,
             "measured": measured,
             "findings": again,
@@ -128,7 +149,15 @@ def measure_table(
     return Measurement(summary, folder)
 
 
-def _facts(data: Dataset, names: list[str], model_name: str, model: Classifier, started: datetime) -> dict[str, Any]:
+def _warnings(subject: Subject, data: Dataset, names: list[str]) -> list[str]:
+    """What has to be known before any figure; where the model reads none of the attributes, what differs by group."""
+    if subject.tested(names):
+        return subject.warnings
+    others = [warning for warning in subject.warnings if warning != not_read(names)]
+    return [said_first(subject, data, names)[0], *others]
+
+
+def _facts(data: Dataset, names: list[str], subject: Subject, started: datetime) -> dict[str, Any]:
     """What was measured, for the summary."""
     label = data.schema.label
     return {
@@ -139,7 +168,7 @@ def _facts(data: Dataset, names: list[str], model_name: str, model: Classifier, 
         "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
         "protected": names,
         "favourable": label.text(label.favourable_code),
-        "model": {"name": model_name, "output": model.output},
+        "model": {"name": subject.name, "output": subject.classifier.output, **subject.facts()},
     }
 
 
@@ -185,7 +214,8 @@ def _rates(
     def sampled(population: Population) -> dict[str, Any]:
         on_done = partial(on_progress, f"{what}, {population.name}")
         found = sampling(model, space, population, interrupted=interrupted, on_done=on_done)
-        return _as_dict(population.name, found, space)
+        rate = replace(found.rate, population=f"{found.rate.population}{limit_words(space)}")
+        return _as_dict(population.name, found._replace(rate=rate), space)
 
     yield sampled(first)
     if interrupted():
@@ -202,4 +232,6 @@ def _rates(
 def _as_dict(name: str, found: Sampled, space: TableSpace) -> dict[str, Any]:
     note = {} if found.note is None else {"note": found.note}
     who = [direction.as_dict() for direction in directions(found.tally, space)]
-    return {"name": name, **found.rate.as_dict(), "drawn": found.drawn, **note, "direction": who}
+    pairs = [direction.as_dict() for direction in label_directions(found.tally, space)]
+    by_labels = {"label_pairs": pairs} if pairs else {}
+    return {"name": name, **found.rate.as_dict(), "drawn": found.drawn, **note, "direction": who, **by_labels}

@@ -4,15 +4,18 @@ import math
 from typing import Any
 
 from evenhand.report.tables import Table
-from evenhand.report.text import joined, percent
+from evenhand.report.text import interval_text, joined, percent
 
 SHORT = {
     "uniform": "whole domain",
     "train": "training rows",
     "held_out": "held-out rows",
+    "train_all_values": "training rows, all values",
+    "held_out_all_values": "held-out rows, all values",
     "neighbourhood": "neighbourhood",
 }
 TEXT_SHORT = {"train": "training texts", "held_out": "held-out texts"}
+MOST_LABEL_PAIRS = 3  # pairs of labels that have a table; the summary has all
 MOST_VALUES = 14  # of a direction; of more, those at both ends
 
 
@@ -22,7 +25,8 @@ def tables_of(summary: dict[str, Any]) -> list[Table]:
     tables: list[Table] = []
     for measured in summary["measured"]:
         tables.append(_rate_table(measured, summary, short))
-        tables += _direction_tables(measured, summary, short)
+        by_labels = _label_tables(measured, short)
+        tables += by_labels or _direction_tables(measured, summary, short)
     if summary["findings"] is not None:
         tables.append(_findings_table(summary["findings"], summary))
     tables += [_group_table(figures) for figures in summary["groups"]]
@@ -34,7 +38,8 @@ def tables_of(summary: dict[str, Any]) -> list[Table]:
 def title_of(summary: dict[str, Any]) -> str:
     """What the tables are about."""
     who = "texts" if summary["domain"] == "text" else "people"
-    return (
+    first = "".join(f"Warning: {warning}\n" for warning in summary.get("warnings", []))
+    return first + (
         f"{summary['dataset']['title']}: {who} who would get another label\nmodel: {summary['model']['name']}".replace(
             "texts who", "texts that"
         )
@@ -57,9 +62,7 @@ def _columns(summary: dict[str, Any]) -> list[str]:
 
 def _figures(rate: dict[str, Any], summary: dict[str, Any]) -> list[str]:
     digits = max(2, round(-math.log10(summary["config"].get("half_width", 0.01))) - 1)
-    low, high = rate["interval"]
-    interval = f"{low:.{digits}%} to {high:.{digits}%}"
-    return [percent(rate["rate"], digits), interval, f"{rate['samples']:,}"]
+    return [percent(rate["rate"], digits), interval_text(rate["interval"], digits), f"{rate['samples']:,}"]
 
 
 def _direction_tables(measured: dict[str, Any], summary: dict[str, Any], short: dict[str, str]) -> list[Table]:
@@ -91,6 +94,54 @@ def _direction_table(
         remarks.append(f"{len(values) - len(shown)} values in the middle are left out")
     title = f"how often each {leading['attribute']} gets ‘{summary['favourable']}’, among discriminatory samples"
     return Table(title, ["value", *(short[rate["name"]] for rate in found)], rows, remarks)
+
+
+def _label_tables(measured: dict[str, Any], short: dict[str, str]) -> list[Table]:
+    """With more than two classes: for each pair of labels, how often each value gets the one and not the other."""
+    found: dict[str, list[dict[str, Any]]]
+    found = {rate["name"]: rate["label_pairs"] for rate in measured["populations"] if rate.get("label_pairs")}
+    leading = found.get("held_out") or next(iter(found.values()), [])
+    return [
+        _label_table(pair, place, found, short)
+        for pair in leading[:MOST_LABEL_PAIRS]
+        for place in range(len(pair["direction"]))
+    ]
+
+
+def _label_table(
+    leading: dict[str, Any], place: int, found: dict[str, list[dict[str, Any]]], short: dict[str, str]
+) -> Table:
+    same = ("label", "instead_of")
+    of = {
+        name: pair
+        for name, pairs in found.items()
+        for pair in pairs
+        if [pair[key] for key in same] == [leading[key] for key in same]
+    }
+    shares = [{v["value"]: v["favourable"] for v in pair["direction"][place]["values"]} for pair in of.values()]
+    values = list(dict.fromkeys(value for share in shares for value in share))
+    ordered = [entry["value"] for entry in leading["direction"][place]["values"]]
+    shown = [*ordered, *(value for value in values if value not in ordered)]
+    half = MOST_VALUES // 2
+    left_out = max(0, len(shown) - MOST_VALUES)
+    shown = shown if not left_out else [*shown[:half], *shown[-half:]]
+    rows = [[value, *(f"{share[value]:.1%}" if value in share else "–" for share in shares)] for value in shown]
+    remarks = [_label_remark(short[name], pair, place) for name, pair in of.items()]
+    if left_out:
+        remarks.append(f"{left_out} values in the middle are left out")
+    attribute = leading["direction"][place]["attribute"]
+    title = (
+        f"how often each {attribute} gets ‘{leading['label']}’ instead of ‘{leading['instead_of']}’, where both occur"
+    )
+    return Table(title, ["value", *(short[name] for name in of)], rows, remarks)
+
+
+def _label_remark(where: str, pair: dict[str, Any], place: int) -> str:
+    who = pair["direction"][place]
+    text = f"{where}: {pair['samples']:,} discriminatory samples with both labels"
+    if who["favoured"] is None:
+        return text
+    return f"{text}; {who['favoured']} gets ‘{pair['label']}’ most often, {who['loses']} ‘{pair['instead_of']}’"
 
 
 def _findings_table(rate: dict[str, Any], summary: dict[str, Any]) -> Table:

@@ -6,15 +6,18 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.choice import Trade, choose, front, parse_conditions
 from evenhand.measure.verdict import Judged
 from evenhand.models.network import network_files
+from evenhand.models.repaired import MODEL, RepairedModel
+from evenhand.report.notebook import repair_html, repair_table
 from evenhand.report.repair_page import write_repair_report
 from evenhand.runs.audit import REPORT, SUMMARY
 from evenhand.search.method import Method
@@ -22,7 +25,9 @@ from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search
 from evenhand.search.space import ModelT, SpaceT
 
-MODEL = "model"  # the name of the repaired model's files
+if TYPE_CHECKING:
+    import pandas as pd
+
 OnStep = Callable[[str, float], None]  # what is being made, and the share of it that is done
 
 
@@ -33,10 +38,35 @@ class Repair:
     folder: Path
     summary: dict[str, Any]
     model: Any  # of tables a torch.nn.Module, of texts a model that `evenhand.audit_text` could load
+    predictor: RepairedModel | None = None  # of tables, where a repair was chosen
 
     def __repr__(self) -> str:
         chosen = self.summary["chosen"] or "nothing chosen"
         return f"<evenhand repair of {self.summary['dataset']['name']}: {chosen}>"
+
+    def predict(self, frame: "pd.DataFrame") -> NDArray[Any]:
+        """(n,) the label that the repaired model gives to each row of a frame with the raw columns of the table."""
+        return self._predictor.predict(frame)
+
+    def predict_proba(self, frame: "pd.DataFrame") -> NDArray[np.float32]:
+        """(n, classes) the score of each label, in the order of `classes_`."""
+        return self._predictor.predict_proba(frame)
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The labels in the order of the scores."""
+        return self._predictor.classes_
+
+    @property
+    def _predictor(self) -> RepairedModel:
+        if self.predictor is not None:
+            return self.predictor
+        if self.model is None:
+            raise EvenhandError(f"No repair keeps to {self.summary['config']['choose']}, so there is no model to ask.")
+        raise EvenhandError("Predictions for data frames are for tables; the model of a repair of texts is `model`.")
+
+    def _repr_html_(self) -> str:
+        return repair_html(self.summary, repair_table(self.summary))
 
 
 class Work(Protocol):

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from evenhand.data.dataset import Dataset
+from evenhand.measure.as_they_are import check_people
 from evenhand.models.classifier import Classifier
-from evenhand.search.check import Checked, check
+from evenhand.models.people import reads_raw_values
+from evenhand.search.check import Checked
 from evenhand.search.space import TableSpace
 
 MOST_EXAMPLES = 5
@@ -37,27 +38,23 @@ def group_rows(
 
 
 def examples_of(
-    data: Dataset, space: TableSpace, original: Classifier, repaired: nn.Module, seed: int
+    data: Dataset, space: TableSpace, original: Classifier, repaired: Classifier, people: NDArray[np.int64]
 ) -> dict[str, Any]:
-    """Held-out people (training rows where none are held out) with a witness before only, and after only."""
-    which = np.flatnonzero(~data.train) if not data.train.all() else np.arange(len(data.codes))
-    which = np.random.default_rng(seed).permutation(which)[:PEOPLE]
-    x = space.samples(data.clipped[which])
-    before = check(original, space, x)
-    output = original.output if repaired is original.module else "logits"
-    after = check(Classifier(repaired, output=output), space, x)
+    """Of people by the numbers of their rows: those with a witness before only, and after only."""
+    before, after = (check_people(model, space, data, people[:PEOPLE]).found for model in (original, repaired))
+    exact = reads_raw_values(original.module)
     return {
-        "people": len(which),
+        "people": len(before),
         "now_alike": int((before.hit & ~after.hit).sum()),
         "newly_differ": int((after.hit & ~before.hit).sum()),
         "still_differ": int((after.hit & before.hit).sum()),
-        "now_alike_examples": _cards(data, space, before, after, before.hit & ~after.hit, "before"),
-        "newly_differ_examples": _cards(data, space, after, before, after.hit & ~before.hit, "after"),
+        "now_alike_examples": _cards(data, space, before, after, before.hit & ~after.hit, "before", exact),
+        "newly_differ_examples": _cards(data, space, after, before, after.hit & ~before.hit, "after", exact),
     }
 
 
 def _cards(
-    data: Dataset, space: TableSpace, differs: Checked, alike: Checked, which: torch.Tensor, when: str
+    data: Dataset, space: TableSpace, differs: Checked, alike: Checked, which: torch.Tensor, when: str, exact: bool
 ) -> list[dict[str, Any]]:
     """Some pairs in words, those first whose scores differ most where they differ."""
     rows = which.nonzero().squeeze(1)
@@ -67,12 +64,11 @@ def _cards(
         codes = differs.x[row].int().tolist()
         other = space.with_combination(differs.x[row : row + 1], differs.pair[row : row + 1])[0].int().tolist()
         label = data.schema.label
-        free = [i for i in range(len(codes)) if i not in space.protected]
-        attributes = data.schema.attributes
+        free = [i for i in data.shown(exact=exact) if i not in space.protected]
         cards.append({
-            "person": ", ".join(attributes[i].sentence(codes[i]) for i in free),
-            "own_values": ", ".join(attributes[i].sentence(codes[i]) for i in space.protected),
-            "other_values": ", ".join(attributes[i].sentence(other[i]) for i in space.protected),
+            "person": ", ".join(data.sentence(i, codes[i], exact=exact) for i in free),
+            "own_values": ", ".join(data.sentence(i, codes[i], exact=exact) for i in space.protected),
+            "other_values": ", ".join(data.sentence(i, other[i], exact=exact) for i in space.protected),
             "differs": when,
             "label": label.text(int(differs.label[row])),
             "other_label": label.text(int(differs.pair_label[row])),

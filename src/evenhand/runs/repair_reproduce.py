@@ -109,7 +109,7 @@ def measure_repairs(pair: Pair, say: Say, interrupted: Interrupted, plan: Repair
         rows = {}
         for key, repaired in repairs.items():
             on_step(key, 0)
-            verdicts = [judge.verdict(network) for network in repaired.networks]
+            verdicts = [judge.verdict(Classifier(network)) for network in repaired.networks]
             rows[key] = Judged(
                 key, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks
             ).as_dict()

@@ -1,17 +1,25 @@
 """What a run on a table is about: the data in whatever form they come, and the model, tried and named."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
+from torch import nn
 
 from evenhand.data.dataset import Dataset, load_dataset
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier, OutputForm
-from evenhand.models.loading import load_module
+from evenhand.models.column_order import better_swap
+from evenhand.models.devices import one_thread
+from evenhand.models.evidence import agreement_of, answers_on
+from evenhand.models.labels import check_lone_score, check_threshold, own_decision, with_threshold
+from evenhand.models.poor import complaint
+from evenhand.models.readings import ONE_COLUMN_EACH, is_own, settled
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
+from evenhand.models.unread import unread_attributes
 
 
 def names_of(protected: str | list[str] | None) -> list[str]:
@@ -56,47 +64,138 @@ def without_secrets(model: str) -> str:
     return model.partition("?")[0] if model.startswith(("http://", "https://")) else model
 
 
-def classifier_of(
+@dataclass(frozen=True)
+class Subject:
+    """A model with all that is known of it before a run: how it reads people, how good it is, what it leaves out."""
+
+    classifier: Classifier
+    name: str
+    inputs: dict[str, Any]
+    agreement: dict[str, Any]
+    unread: dict[str, str]  # attributes that it does not read, with how that is known
+    warnings: list[str]
+
+    def tested(self, protected: list[str]) -> list[str]:
+        """The protected attributes that the model reads."""
+        return [name for name in protected if name not in self.unread]
+
+    def read_by(self, protected: list[str]) -> list[str]:
+        """The protected attributes that a test can change; an error where the model reads none of them."""
+        if not self.tested(protected):
+            raise EvenhandError(f"{not_read(protected)} There is nothing to compare or to repair.")
+        return self.tested(protected)
+
+    def facts(self) -> dict[str, Any]:
+        """For a summary's part on the model."""
+        threshold = {} if self.classifier.threshold is None else {"threshold": self.classifier.threshold}
+        return {"inputs": self.inputs, "agreement": self.agreement, "unread": self.unread, **threshold}
+
+
+def subject_of(
     data: Dataset,
     model: Any,
+    protected: list[str],
     device: torch.device,
-    output: OutputForm = "auto",
+    *,
+    output: str = "auto",
     chunk_rows: int | None = None,
     inputs: str | None = None,
-) -> tuple[Classifier, str]:
-    """The model to ask, tried on rows of the data, and its name."""
-    module, name = load_module(data, model, inputs)
-    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
+    threshold: float | None = None,
+    accept_poor_model: bool = False,
+    seed: int = 0,
+) -> Subject:
+    """The model of a run, tried on the data; every command comes through here, so that all have one verdict.
+
+    An error says what is wrong with it: it cannot be asked, how it reads people is not known, it is no classifier, or
+    it gives the labels of the data no more often than always saying the same.
+    """
     classes = len(data.schema.label.values)
-    return classifier_for(module, sample, classes=classes, device=device, output=output, chunk_rows=chunk_rows), name
+    check_threshold(threshold, classes)
+    form = _output_form(output)
+    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
+
+    def tried(module: nn.Module) -> Classifier:
+        _refuse_regression(module, form)
+        return classifier_for(module, sample, classes=classes, device=device, output=form, chunk_rows=chunk_rows)
+
+    settled_model = settled(data, model, inputs, tried)
+    classifier = settled_model.classifier
+    with one_thread(device):
+        check_lone_score(classifier, data)
+        classifier = _with_own_labels(classifier, data, threshold)
+        agrees, wrong = _agreement(classifier, data, seed)
+        if not wrong and settled_model.reading in ONE_COLUMN_EACH and not is_own(classifier.module):
+            wrong = better_swap(classifier, data)
+        unread = unread_attributes(classifier, data, protected)
+    if wrong and not accept_poor_model:
+        raise EvenhandError(f"{wrong} To go on all the same: --accept-poor-model (in Python accept_poor_model=True).")
+    classifier.rows, classifier.seconds = 0, 0.0
+    warnings = [wrong] if wrong else []
+    idle = [name for name in protected if name in unread]
+    if idle == protected:
+        warnings.append(not_read(idle))
+    elif idle:
+        warnings.append(f"The model does not read {_joined(idle)}, which this test leaves out.")
+    return Subject(classifier, settled_model.name, settled_model.as_dict(), agrees, unread, warnings)
 
 
-def agreement(classifier: Classifier, data: Dataset, seed: int) -> dict[str, Any]:
-    """How often the model gives the label that the data have: a hint whether classes and inputs are in the right order.
+def not_read(names: list[str]) -> str:
+    """What to say of protected attributes that a model does not read."""
+    return f"The model does not read {_joined(names)}; this test cannot find anything."
+
+
+def _joined(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+
+
+def _output_form(output: str) -> OutputForm:
+    for form in get_args(OutputForm):
+        if form == output:
+            return cast("OutputForm", form)
+    raise unknown_name("output", output, get_args(OutputForm))
+
+
+def _refuse_regression(module: nn.Module, output: OutputForm) -> None:
+    if isinstance(module, Adapter) and module.regression and output == "auto" and not module.stated:
+        raise EvenhandError(module.regression)
+
+
+def _with_own_labels(classifier: Classifier, data: Dataset, threshold: float | None) -> Classifier:
+    """Labels by the stated threshold, else by the model's own decision where it is not the highest score."""
+    if threshold is not None:
+        with_threshold(classifier, threshold)
+        return classifier
+    decided = own_decision(classifier, data)
+    if decided is None:
+        return classifier
+    return Classifier(decided, device=classifier.device, output="probabilities", chunk_rows=classifier.chunk_rows)
+
+
+def _agreement(classifier: Classifier, data: Dataset, seed: int) -> tuple[dict[str, Any], str]:
+    """How often the model gives the label that the data have, and what is wrong with that.
 
     All rows, but for a model whose rows have a price: then a random part of them.
     """
-    priced = classifier.module.people_rows if isinstance(classifier.module, Adapter) else None
+    module = classifier.module
+    priced = module.people_rows if isinstance(module, Adapter) else None
     rows = np.random.default_rng(seed).permutation(len(data.codes))[: None if priced is None else max(1, priced // 10)]
-    labels = classifier.outputs(torch.tensor(data.codes[rows], dtype=torch.float32)).labels.cpu().numpy()
-    counts = np.bincount(data.labels[rows], minlength=len(data.schema.label.values))
-    return {
-        "rows": len(rows),
-        "share": float((labels == data.labels[rows]).mean()),
-        "commonest_label": data.schema.label.values[int(counts.argmax())],
-        "commonest_share": float(counts.max() / len(rows)),
-    }
+    given = answers_on(classifier, data, rows).labels.numpy()
+    named = isinstance(module, Adapter) and module.own_classes is not None
+    agrees = agreement_of(data.labels[rows], given, data.schema.label.values)
+    return agrees, complaint(data, rows, given, named)
 
 
-def model_facts(classifier: Classifier, name: str, why_no_gradients: str = "") -> dict[str, Any]:
-    """What a summary says about a model: its name, what it offers, and what asking it took."""
+def model_facts(subject: Subject, why_no_gradients: str = "") -> dict[str, Any]:
+    """What a summary says about a model: its name, what it offers and reads, and what asking it took."""
+    classifier = subject.classifier
     facts = classifier.module.facts() if isinstance(classifier.module, Adapter) else {}
     offers = ["scores"] if why_no_gradients else ["scores", "gradients"]
     reason = {"no_gradients": why_no_gradients} if why_no_gradients else {}
     return {
-        "name": name,
+        "name": subject.name,
         "output": classifier.output,
         "offers": offers,
         **reason,
+        **subject.facts(),
         **({"asked": facts} if facts else {}),
     }

@@ -18,23 +18,29 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing
 from evenhand.measure.choice import parse_conditions
+from evenhand.measure.rates import rows_for_people, rows_to_check
 from evenhand.measure.verdict import Judge, Judged
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
+from evenhand.models.adapters.decided import Decided, decided_alike
+from evenhand.models.adapters.feature_entries import WAYS
 from evenhand.models.averaged import Averaged, save_averaged
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import one_thread
-from evenhand.models.network import FeedForward, save_network
-from evenhand.models.training import accuracy
+from evenhand.models.loading import load_module
+from evenhand.models.network import FeedForward, network_files, save_network
+from evenhand.models.people import people_codes, reads_raw_values
+from evenhand.models.repaired import RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
-from evenhand.repair.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, Repaired, Vote, Workshop
+from evenhand.repair.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Vote, Workshop
 from evenhand.repair.table_training import Material, Recipe
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked
 from evenhand.runs.findings import no_findings
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
 from evenhand.runs.repair_examples import examples_of, group_rows
-from evenhand.runs.subject import as_dataset, classifier_of, model_name, names_of
+from evenhand.runs.subject import Subject, as_dataset, model_name, names_of, subject_of
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds
@@ -65,6 +71,8 @@ class RepairConfig(Checked):
     seed: int = Field(default=0, ge=0, le=2**62)  # others are counted on from it
     output: OutputForm = "auto"
     inputs: str | None = None
+    threshold: float | None = Field(default=None, gt=0, lt=1)
+    accept_poor_model: bool = False
 
 
 def repair_table(
@@ -75,14 +83,14 @@ def repair_table(
     model: Any = None,
     label: str | None = None,
     out: str | Path | None = None,
-    on_step: OnStep = lambda what, share: None,
+    on_step: OnStep = silent,
     **settings: Any,
 ) -> Repair:
     """Make a model whose labels depend less, or not at all, on protected attributes, and say what that costs.
 
-    `by` is one or several of augment, certified, pairing, average and blind, or "all", which also tries several
-    strengths. Learns from training rows only; judged on held-out rows. `data` and `model` are those of
-    `evenhand.audit`; other settings: see `RepairConfig`.
+    `by` is one or several of augment, certified, pairing, average and blind, or "all", which tries what can be done to
+    the model, in several strengths. Learns from training rows only; judged on held-out rows. `data` and `model` are
+    those of `evenhand.audit`; other settings: see `RepairConfig`.
     """
     stages = Stages()
     with stages.timed("load"):
@@ -101,12 +109,24 @@ def repair_table(
                 raise unknown_name("repair called", way, [*REPAIRS, "all"])
         if config.choose is not None:
             parse_conditions(config.choose)  # a mistake is said before the work
-        classifier, model_words = classifier_of(dataset, model, CPU, config.output, inputs=config.inputs)
+        subject = subject_of(
+            dataset, model, config.protected, CPU, output=config.output, inputs=config.inputs,
+            threshold=config.threshold, accept_poor_model=config.accept_poor_model, seed=config.seed,
+        )  # fmt: skip
+        classifier, config = (
+            subject.classifier,
+            config.model_copy(update={"protected": subject.read_by(config.protected)}),
+        )
         config = config.model_copy(update={"method": _method(config.method, dataset, classifier)})
-        work = _Work(config, dataset, model, classifier, model_words, "all" in ways, stages, on_step)
+        on_step = shown_in_notebook(on_step, f"repair of {dataset.name}")
+        work = _Work(config, dataset, model, subject, "all" in ways, stages, on_step)
+        if work.sweep and not work.workshop.retrainable:  # all that can be done to it
+            work = replace(work, config=config.model_copy(update={"by": ["average"]}))
         work.check()
     with one_thread(CPU):
-        return finished(out, config.choose, work)
+        result = finished(out, config.choose, work)
+    result.predictor = None if result.model is None else work.predictor(result.model)
+    return result
 
 
 def _method(name: str, data: Dataset, model: Classifier) -> str:
@@ -123,11 +143,14 @@ class _Work:
     config: RepairConfig
     data: Dataset
     given: Any  # the model as it was given
-    original: Classifier
-    model_name: str
+    subject: Subject
     sweep: bool
     stages: Stages
     on_step: OnStep
+
+    @property
+    def original(self) -> Classifier:
+        return self.subject.classifier
 
     @property
     def space(self) -> TableSpace:
@@ -145,19 +168,17 @@ class _Work:
     def check(self) -> None:
         """Whether what is asked for can be had at all."""
         make_method(self.config.method)
-        trained = [way for way in self.config.by if way != "average"]
+        trained = [way for way in self.config.by if way in TRAINED]
         if trained and not self.workshop.retrainable:
             raise EvenhandError(
                 f"{', '.join(trained)} would train the model again, but {self.config.model} is not a network of "
                 "`evenhand train`: it can be asked and not retrained. Only --by average is offered for it."
             )
-
         address = str(self.given).startswith(("http://", "https://")) and "?" in str(self.given)  # it may hold a key
-        found_again = isinstance(self.given, str | Path) and self.config.inputs is None and not address
-        if "average" in self.config.by and not self.workshop.retrainable and not found_again:
+        if "average" in self.config.by and not self.workshop.retrainable and address:
             raise EvenhandError(
-                f"The average of {self.model_name} could not be written: the file would name the model, so it has to "
-                "be given as a file, an address without a query or module:function; --inputs belongs in a description."
+                f"The average of {self.subject.name} could not be written: the file would name the model, so it has to "
+                "be given as a file, an address without a query or module:function."
             )
 
     def judged(self) -> tuple[list[Judged], list[Judged]]:
@@ -174,10 +195,10 @@ class _Work:
         originals, repairs = [Repaired("original", [self.original.module])], []
         with self.stages.timed("training"):
             if workshop.retrainable:
-                originals += [workshop.retrained(), workshop.blind()]
+                originals += [self._cut(workshop.retrained()), self._cut(workshop.blind())]
             ways = [way for way in self.config.by if way != "augment" or len(learned)]  # the others need no findings
             for way in ways:
-                repairs += self._made(way, workshop, originals, learned)
+                repairs += [self._cut(repaired) for repaired in self._made(way, workshop, originals, learned)]
         with self.stages.timed("measuring"):
             judge = self._judge(workshop, independent.sample)
             rows = [self._judged(judge, repaired) for repaired in (*originals, *repairs)]
@@ -194,6 +215,13 @@ class _Work:
         given = self.config.strength
         strengths = (given,) if given else STRENGTHS[way] if self.sweep else (DEFAULT_STRENGTH[way],)
         return [make(strength) for strength in strengths]
+
+    def _cut(self, repaired: Repaired) -> Repaired:
+        """Networks that give labels by the threshold that was stated for the model; an average has that of its own."""
+        for network in repaired.networks:
+            if isinstance(network, FeedForward) and self.config.threshold is not None:
+                network.threshold = self.config.threshold  # type: ignore[assignment]
+        return repaired
 
     def findings(self, train: bool) -> Findings:
         """What a search with the original model finds from training rows, or from held-out ones."""
@@ -223,15 +251,25 @@ class _Work:
             self.config.half_width,
             self.config.confidence,
             self.config.seed,
+            rows_for_people(self.original),
         )
 
     def _judged(self, judge: Judge, repaired: Repaired) -> Judged:
-        output = self.original.output if repaired.by == "original" else "logits"
         verdicts = []
         for number, network in enumerate(repaired.networks):
             self.on_step(f"measuring {repaired.name}", number / len(repaired.networks))
-            verdicts.append(judge.verdict(network, output))
+            verdicts.append(judge.verdict(self._classifier(network)))
         return Judged(repaired.name, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
+
+    @property
+    def _people(self) -> NDArray[np.int64]:
+        """Rows of held-out people who are looked at, or of training people where none are held out."""
+        rows = rows_to_check(self.space, self.data, 0, rows_for_people(self.original))
+        return rows if self.data.train[rows].all() else rows[~self.data.train[rows]]
+
+    def _classifier(self, network: nn.Module) -> Classifier:
+        """What labels people: the model as it was, or a repaired one, whose scores are logits."""
+        return self.original if network is self.original.module else Classifier(network)
 
     def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
         """What `summary.json` holds."""
@@ -243,23 +281,57 @@ class _Work:
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
             "dataset": {"name": self.data.name, "title": self.data.schema.title, "rows": len(self.data.codes)},
             "protected": self.config.protected,
-            "model": {"name": self.model_name, "output": self.original.output},
+            "warnings": self.subject.warnings,
+            "model": {"name": self.subject.name, "output": self.original.output, **self.subject.facts()},
             "config": self.config.model_dump(),
             "command": self.command(),
             "rows": compared(rows, originals),
             "validation_rows": len(self.workshop.material.split[1]),
+            "split": split_words(self.data),
             "notes": self._notes(rows),
             "chosen": None if chosen is None else chosen.name,
+            "headline": _headline(originals[0], chosen),
             "groups": group_rows(self.data, self.space, originals[0].kept.right, after.kept.right),
-            "examples": examples_of(self.data, self.space, self.original, after.network, self.config.seed),
+            "examples": examples_of(
+                self.data, self.space, self.original, self._classifier(after.network), self._people
+            ),
             **circumstances(self.original, self.stages),
             "seed": self.config.seed,
         }
 
     def _notes(self, rows: list[Judged]) -> list[str]:
-        if "augment" not in self.config.by or any(row.by == "augment" for row in rows):
-            return []
-        return [f"augment was left out: {self.config.method} found no pair in the training rows."]
+        notes = []
+        if "augment" in self.config.by and not any(row.by == "augment" for row in rows):
+            notes.append(f"augment was left out: {self.config.method} found no pair in the training rows.")
+        if self.sweep and not self.workshop.retrainable:
+            notes.append(
+                f"{', '.join(TRAINED)} were left out: they train the model again, and {self.subject.name} is not a "
+                "network of `evenhand train`, so it can be asked and not retrained."
+            )
+        if not self._can_be_written(self.original.module) and "average" in self.config.by:
+            notes.append(
+                f"The average asks {self.subject.name}, which was given as an object and has no name that a file could "
+                "hold: no model file is written. It predicts as long as the program runs."
+            )
+        return notes
+
+    def _can_be_written(self, inner: nn.Module) -> bool:
+        """Whether a file can hold or name a model: a network of ours, or one that was given by name."""
+        return isinstance(inner, FeedForward) or isinstance(self.given, str | Path)
+
+    def predictor(self, model: nn.Module) -> RepairedModel:
+        """The repaired model for data frames."""
+        kind = label_type(self.data)
+        if not isinstance(model, Averaged) or not reads_raw_values(model.inner):
+            asked = self._classifier(model)
+            return RepairedModel(self.data.schema, lambda rows: asked, None, kind)
+
+        def opened(rows: Dataset) -> Classifier:
+            """The model again, for a table with other rows in it."""
+            inner, _ = load_module(rows, self.given, _way(self.subject))
+            return Classifier(model.around(decided_alike(inner, model.inner)))
+
+        return RepairedModel(self.data.schema, opened, self.data, kind)
 
     def command(self) -> str:
         """The command that does the same again."""
@@ -267,15 +339,20 @@ class _Work:
         words = ["evenhand", "repair", config.dataset, "--protected", ",".join(config.protected)]
         words += ["--by", "all" if self.sweep else ",".join(config.by)]
         for name in ("model", "inputs", "share", "vote", "repeats", "strength", "choose", "method", "seeds", "steps",
-                     "epochs", "half_width", "confidence", "seed", "output"):  # fmt: skip
+                     "epochs", "half_width", "confidence", "seed", "output", "threshold"):  # fmt: skip
             value = getattr(config, name)
             if value != given[name].default:
                 words += [f"--{name.replace('_', '-')}", str(value)]
+        words += ["--accept-poor-model"] if config.accept_poor_model else []
         return shlex.join(words)
 
     def save(self, model: nn.Module, summary: dict[str, Any], path: Path) -> None:
-        """The repaired model as an ordinary file for `--model`."""
+        """The repaired model as an ordinary file for `--model`; none where no file could hold or name it."""
         data = self.data
+        if isinstance(model, Averaged) and not self._can_be_written(model.inner):
+            for file in network_files(path):
+                file.unlink(missing_ok=True)
+            return
         description: dict[str, Any] = {
             "dataset": data.name,
             "attributes": data.schema.names,
@@ -284,16 +361,24 @@ class _Work:
             "repair": summary["chosen"],
             "protected": self.config.protected,
             "accuracy": {
-                "train": round(accuracy(model, data, held_out=False), 4),
-                "held_out": None if data.train.all() else round(accuracy(model, data, held_out=True), 4),
+                "train": round(self._accuracy(model, data.train), 4),
+                "held_out": None if data.train.all() else round(self._accuracy(model, ~data.train), 4),
             },
+            "threshold": getattr(model, "threshold", None),
+            **description_of(data, self.config.dataset),
         }
         if isinstance(model, Averaged):
+            decided = model.inner.inner_output if isinstance(model.inner, Decided) else None
+            description |= {"inputs": _way(self.subject), "decided": decided}
             inner = None if isinstance(model.inner, FeedForward) else self._kept_beside(path)
             save_averaged(model, description, path, inner)
         else:
             assert isinstance(model, FeedForward)
             save_network(model, description, path)
+
+    def _accuracy(self, model: nn.Module, which: NDArray[np.bool_]) -> float:
+        x = torch.tensor(people_codes(self.data, model)[which], dtype=torch.float32)
+        return float((self._classifier(model).outputs(x).labels.numpy() == self.data.labels[which]).mean())
 
     def _kept_beside(self, path: Path) -> str:
         """How an averaged model names the one that it asks: a copy beside it, or code, an address, a description."""
@@ -304,6 +389,33 @@ class _Work:
         with replacing(copy) as temporary:
             shutil.copyfile(given, temporary)
         return copy.name
+
+
+def split_words(data: Dataset) -> str | None:
+    """Whose split a repair is judged on; None where no rows are held out."""
+    if data.train.all():
+        return None
+    split = data.schema.split
+    if split.column is None and not np.array_equal(data.train, split.train_mask(len(data.train))):
+        return "the split that the data set came with"
+    return split.words
+
+
+def _headline(before: Judged, chosen: Judged | None) -> dict[str, Any] | None:
+    """The figures that come first: held-out people affected before and after, and accuracy beside them."""
+    if chosen is None:
+        return None
+    figures: dict[str, Any] = {}
+    for when, row in (("before", before.kept), ("after", chosen.kept)):
+        figures[f"people_{when}"] = None if row.people is None else row.people.share
+        figures[f"accuracy_{when}"] = row.validation_accuracy if row.accuracy is None else row.accuracy
+        figures[f"domain_{when}"] = row.uniform.share
+    return figures | {"accuracy_lost": figures["accuracy_before"] - figures["accuracy_after"]}
+
+
+def _way(subject: Subject) -> str | None:
+    """How the model that is averaged has to be given people, where its file does not say it."""
+    return subject.inputs["reading"] if subject.inputs["reading"] in WAYS else None
 
 
 def joined_findings(parts: list[Findings], space: TableSpace) -> Findings:

@@ -19,12 +19,13 @@ from torch import Tensor
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measure.rates import Rate
+from evenhand.measure.rates import RANDOM_PART, Rate
 from evenhand.measure.similarity import Encoder, load_encoder
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.text_classifier import TextClassifier
 from evenhand.models.text_loading import TextModel, check_choice, load_text_model
+from evenhand.report.notebook import audit_html
 from evenhand.report.text_page import example_pairs, text_headline, write_text_report
 from evenhand.runs.audit import (
     FINDINGS,
@@ -38,8 +39,10 @@ from evenhand.runs.audit import (
     search_summary,
 )
 from evenhand.runs.config import TextAuditConfig
+from evenhand.runs.deadline import Deadline
 from evenhand.runs.findings import findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.text_findings import TextFindingsWriter
 from evenhand.runs.text_world import Mentions, Sources, TextSearchWorld, search_world, still_world
 from evenhand.search.check import check
@@ -84,6 +87,9 @@ class TextAudit:
     def __repr__(self) -> str:
         return f"<evenhand audit: {text_headline(self.summary)}>"
 
+    def _repr_html_(self) -> str:
+        return audit_html(self.summary)
+
 
 def is_text(data: object, text: str | None = None) -> bool:
     """Whether an audit's data are texts: a built-in corpus, a file of texts, or a text column is named."""
@@ -97,15 +103,18 @@ def audit_text(
     protected: str | list[str],
     *,
     out: str | Path | None = None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[Progress], None] = silent,
     on_download: Download = lambda what, done, total: None,
+    started: float | None = None,
     **settings: Any,
 ) -> TextAudit:
     """Search a classifier of texts for pairs that differ only in protected words and get different labels.
 
     `data` is a built-in corpus's name (wiki, jigsaw), a file (CSV, Parquet, JSON lines) with its columns `text` and
-    `label`, or a `Corpus`; `protected` an attribute of the lexicon. Other settings: see `TextAuditConfig`.
+    `label`, or a `Corpus`; `protected` an attribute of the lexicon. `max_seconds` count from here, or from `started`
+    on the clock of `time.perf_counter`. Other settings: see `TextAuditConfig`.
     """
+    started = time.perf_counter() if started is None else started
     stages = Stages()
     names = [name.strip() for name in protected.split(",")] if isinstance(protected, str) else protected
     with stages.timed("load"):
@@ -117,7 +126,10 @@ def audit_text(
         encoder = load_encoder(encoder_name, partial(on_download, "sentence encoder")) if encoder_name else None
         seeds = setting.seeds(config)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted, one_thread(setting.device):
-        summary = _run(config, setting, seeds, method, encoder, folder, stages, on_progress, interrupted)
+        deadline = Deadline(config.max_seconds, started)
+        on_progress = shown_in_notebook(on_progress, f"{setting.corpus.name}/{config.protected[0]}")
+        summary = _run(config, setting, seeds, method, encoder, folder, stages, on_progress, interrupted, deadline)
+        summary |= deadline.facts(summary["data_rate"])
         summary["examples"] = example_pairs(summary, folder / FINDINGS, SUMMARY_EXAMPLES)
         write_json(folder / SUMMARY, summary)
         write_text_report(folder / REPORT, summary, folder / FINDINGS)
@@ -137,18 +149,20 @@ def _run(
     stages: Stages,
     on_progress: Callable[[Progress], None],
     interrupted: Callable[[], bool],
+    deadline: Deadline,
 ) -> dict[str, Any]:
     """The measurements and the search, with findings going to the folder."""
     started = datetime.now(UTC)
     with stages.timed("seeds"):
         world = setting.world(seeds, config)
     with stages.timed("data rate"):
-        rates = setting.rates(config, on_progress, interrupted)
+        rates = setting.rates(config, on_progress, deadline.for_people(interrupted))
     classes, least = setting.corpus.classes, config.min_similarity
     writer_for = partial(TextFindingsWriter, world=world, classes=classes, encoder=encoder, min_similarity=least)
     with findings_file(folder / FINDINGS, writer_for) as writer:
         with stages.timed("search"):
-            search = search_of(config, world.model, world.space, method, writer.write, on_progress, interrupted)
+            timed = deadline.for_search(config)
+            search = search_of(timed, world.model, world.space, method, writer.write, on_progress, interrupted)
             numbers = np.arange(len(world.sources), dtype=np.int32)
             result = search.run(numbers[:, None], world.sources.rows)
         with stages.timed("validity"):
@@ -209,31 +223,35 @@ class Setting:
         self, config: TextAuditConfig, on_progress: Callable[[Progress], None], interrupted: Callable[[], bool]
     ) -> dict[str, Rate]:
         """How many texts of the corpus, as they were written, have a witness."""
-        rates = {}
+        rates: dict[str, Rate] = {}
         for name, train in (("train", True), ("held_out", False)):
             texts = self.mentions.choose(train, RATE_TEXTS, config.seed)
-            if not len(texts) or interrupted():
+            if not len(texts) or (rates and interrupted()):
                 continue
             still = still_world(texts, self.mentions.words, self.model, config, self.device)
             x = still.space.samples(np.arange(len(texts), dtype=np.int32)[:, None])
             x = x[still.space.variant_counts(x).cumsum(0) <= RATE_ROWS]
-            hit = _hits(still, x, on_progress)
+            hit = _hits(still, x, on_progress, interrupted)
             words = "training" if train else "held-out"
-            all_of = len(texts) < RATE_TEXTS and len(x) == len(texts)
-            which = "" if all_of else "a random part of the "
+            all_of = len(texts) < RATE_TEXTS and len(hit) == len(texts)
+            which = "" if all_of else RANDOM_PART
             population = f"{which}{words} texts of {self.corpus.name} that mention {self.mentions.what}"
-            rates[name] = Rate(population, int(hit.sum()), len(x))
+            rates[name] = Rate(population, int(hit.sum()), len(hit))
         return rates
 
 
-def _hits(still: TextSearchWorld, x: Tensor, on_progress: Callable[[Progress], None]) -> Tensor:
-    """(n,) which texts have a witness; in parts, so that a person sees it go on."""
+def _hits(
+    still: TextSearchWorld, x: Tensor, on_progress: Callable[[Progress], None], interrupted: Callable[[], bool]
+) -> Tensor:
+    """(n,) which of the first texts have a witness; in parts, so that a person sees it go on, and can end it."""
     hits: list[Tensor] = []
     start, done = time.perf_counter(), 0
     for part in torch.split(x, max(1, len(x) // RATE_PARTS)):
         hits.append(check(still.model, still.space, part).hit)
         done, seconds = done + len(part), time.perf_counter() - start
         on_progress(Progress("data", len(x), done, len(x), 0, seconds, seconds / done * (len(x) - done)))
+        if interrupted():
+            break
     return torch.cat(hits)
 
 

@@ -25,6 +25,7 @@ from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.earlier_findings import OnProgress, earlier_summary, findings_words
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.runs.measure import Measurement
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.text_audit import Download, Setting, lasting_name, load_setting, with_lasting_names
 from evenhand.runs.text_world import Mentions, Sources, TextSearchWorld, still_world
 from evenhand.search.text_space import TextSpace
@@ -89,7 +90,7 @@ def measure_text(
     texts: int = TEXTS,
     findings: str | Path | None = None,
     out: str | Path | None = None,
-    on_progress: OnProgress = lambda what, done, total: None,
+    on_progress: OnProgress = silent,
     on_download: Download = lambda what, done, total: None,
     **settings: Any,
 ) -> Measurement:
@@ -110,6 +111,7 @@ def measure_text(
         setting = load_setting(configs[0], data if isinstance(data, Corpus) else None, on_download)
     folder_for = nullcontext() if out is None else result_folder(out)
     with folder_for as folder, interrupt_as_wish() as interrupted, one_thread(setting.device):
+        on_progress = shown_in_notebook(on_progress, setting.corpus.name)
         looks = _Looks(setting, confidence, texts, on_progress, interrupted)
         measured: list[dict[str, Any]] = []
         for config in configs:

@@ -28,6 +28,7 @@ from evenhand.repair.text_fit import RepairStep, text_repair
 from evenhand.repair.text_repair import averaged_text_model, repair_text_network
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked, TextAuditConfig
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.repair import OnStep, Repair, compared, finished, search_all
 from evenhand.runs.text_audit import Download, Setting, load_setting, with_lasting_names
 from evenhand.runs.text_judge import TextJudge
@@ -85,7 +86,7 @@ def repair_text(
     by: str | list[str] = "pairing",
     *,
     out: str | Path | None = None,
-    on_step: OnStep = lambda what, share: None,
+    on_step: OnStep = silent,
     on_download: Download = lambda what, done, total: None,
     **settings: Any,
 ) -> Repair:
@@ -116,6 +117,7 @@ def repair_text(
                 f"{setting.model.name} cannot be repaired: repairs of texts are for the LSTM and GRU networks of "
                 "`evenhand train`, as they were trained."
             )
+        on_step = shown_in_notebook(on_step, f"repair of {setting.corpus.name}")
         work = TextWork(config, setting, setting.model, stages, on_step)
     with one_thread(CPU):
         return finished(out, config.choose, work)

@@ -87,6 +87,8 @@ def _check_guess(model: Model, space: Space[Any], x: Tensor, own: Tensor, guess:
         there = space.possible(space.with_combination(x, guess))
         assert there is not None
         hit = hit & here & there
+    near = space.near(own, guess)
+    hit = hit if near is None else hit & near
     ruled_out = torch.zeros_like(hit)  # where all variants have been looked at, `_check` knows
     return Checked(x, own, outputs.labels, hit, guess.clone(), of_guess.labels, score, guess_score, ruled_out)
 
@@ -101,6 +103,8 @@ def _check(model: Model, space: Space[Any], x: Tensor, own: Tensor) -> Checked:
     score = scores.gather(1, own)
     differs, gap = labels != label, (scores - score).abs()
     ruled_out = torch.zeros_like(own, dtype=torch.bool)
+    if answers.near is not None:
+        differs = differs & answers.near
     if answers.there is not None:
         ruled_out = differs.any(dim=1, keepdim=True)
         differs, gap = differs & answers.there & answers.there.gather(1, own), torch.where(answers.there, gap, -1)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.models.classifier import ModelGone, OutOfRows
+from evenhand.models.classifier import BudgetSpent, ModelGone, OutOfRows
 from evenhand.search.check import Checked, check, check_near
 from evenhand.search.checkpoint import Keeper, Place, State, counts_as_json, counts_of_json
 from evenhand.search.draws import Draws
@@ -19,7 +19,11 @@ from evenhand.search.recorder import PHASES, Counts, Findings, Phase, Recorder
 from evenhand.search.space import ModelT, SpaceT
 from evenhand.search.walk import DRAWS_PER_STEP, Walk
 
-StopReason = Literal["completed", "max-seconds", "max-findings", "max-rows", "interrupted", "model-failed"]
+StopReason = Literal[
+    "completed", "max-seconds", "max-findings", "max-rows", "interrupted", "budget-spent", "model-failed"
+]
+
+LONGEST_ESTIMATE = 86_400.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,11 @@ class Progress:
     seconds: float  # since the search began
     left: float  # estimated, for this phase
 
+    @property
+    def time_left(self) -> float | None:
+        """Seconds to the end of this phase; None where it is over, or where the estimate is too long to say much."""
+        return self.left if self.done < self.total and self.left <= LONGEST_ESTIMATE else None
+
 
 @dataclass
 class SearchResult:
@@ -53,7 +62,7 @@ class SearchResult:
     counts: Counts
     seeds: int
     stopped: StopReason = "completed"
-    error: str | None = None  # what a model that failed on the way said
+    error: str | None = None  # what a model that failed on the way said, or whose budget was spent
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     notes: dict[str, float] = field(default_factory=dict)  # what a method measured on the way
     taken_up: int = 0  # how often it went on from a checkpoint
@@ -113,7 +122,7 @@ class Search(Generic[SpaceT, ModelT]):
         except OutOfRows:
             self._stop_if(True, "max-rows")
         except ModelGone as error:  # what was found until then is true all the same
-            self._stop_if(True, "model-failed")
+            self._stop_if(True, "budget-spent" if isinstance(error, BudgetSpent) else "model-failed")
             self.result.error = str(error)
         finally:
             self._recorder.close()

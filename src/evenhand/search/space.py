@@ -1,6 +1,7 @@
 """Spaces: what a legal sample is, its variants, how to move in it, and when two samples are one."""
 
 import math
+from collections.abc import Collection
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from typing_extensions import TypeVar
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.models.classifier import Classifier, Model, Outputs
+from evenhand.search.nearness import Nearness
 from evenhand.search.reach import Reach
 
 MOST_VARIANTS = 1_000_000
@@ -25,6 +27,7 @@ class Answers(NamedTuple):
     labels: Tensor  # (n, variants)
     scores: Tensor  # (n, variants, classes)
     there: Tensor | None = None  # (n, variants) false where a sample has no such variant; None: all are there
+    near: Tensor | None = None  # (n, variants) false where that is so for its distance alone; None: nowhere
 
 
 ModelT = TypeVar("ModelT", bound=Model, default=Classifier)
@@ -79,6 +82,9 @@ class Space(Protocol[AnyModel]):
     def possible(self, x: Tensor) -> Tensor | None:
         """(n,) false for samples that nobody can be; None where all can."""
 
+    def near(self, own: Tensor, number: Tensor) -> Tensor | None:
+        """(n,) false for pairs of combinations too far apart to be compared; None where all are."""
+
     limited: bool  # whether there are samples that a search may not reach from a seed
 
     def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:
@@ -96,24 +102,36 @@ class TableSpace:
     # is bounded by it and by the model's chunk of rows.
     block_walks = 65_536
 
-    def __init__(self, schema: Schema, protected: list[str], device: torch.device | str = "cpu") -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        protected: list[str],
+        device: torch.device | str = "cpu",
+        unread: Collection[str] = (),
+    ) -> None:
+        """`unread`: attributes that the model does not read; they stay as they are and tell no samples apart."""
         self.schema = schema
         self.protected = schema.protected_indices(protected)
+        self.unread = [index for index, name in enumerate(schema.names) if name in unread]
         self.lower = torch.as_tensor(schema.lower, dtype=torch.float32, device=device)
         self.upper = torch.as_tensor(schema.upper, dtype=torch.float32, device=device)
         self.sizes = [attribute.size for attribute in schema.attributes]
         self.kept = torch.ones(len(self.sizes), device=device)  # 1 for attributes that variants share, 0 for protected
         self.kept[self.protected] = 0
-        self._kept = [index for index in range(len(self.sizes)) if index not in self.protected]
         self.reach = Reach.of(schema, self.lower, self.upper)
         self.limited = self.reach.limited
         self.free = self.kept * self.reach.movable  # 1 for attributes that a search may move, 0 for others
+        if self._read_and_free().any():
+            self.free = self._read_and_free()
+        else:
+            self.unread = []  # the model reads nothing but protected attributes: a search still needs samples
         if not self.free.any():
             raise EvenhandError(
                 'The schema lets a search move none of the attributes that are not protected (moves = "none"). '
                 "Let it move at least one."
             )
         self.last_free = int(self.free.nonzero()[-1])
+        self._told_by = [i for i in range(len(self.sizes)) if i not in self.protected and i not in self.unread]
         self._rules = [
             {index: torch.as_tensor(codes, device=device) for index, codes in rule.codes.items()}
             for rule in schema.rules
@@ -126,8 +144,15 @@ class TableSpace:
             )
         self.binary = self.variant_count == 2
         self.combinations = self._combinations(device)
+        self.nearness = Nearness(schema, self.protected, self.combinations)
         self._protected_rows = torch.zeros(self.variant_count, len(self.sizes), device=device)
         self._protected_rows[:, self.protected] = self.combinations
+
+    def _read_and_free(self) -> Tensor:
+        """1 for attributes that a search may move and the model reads."""
+        free = self.free.clone()
+        free[self.unread] = 0
+        return free
 
     def samples(self, rows: NDArray[np.int32]) -> Tensor:
         """(n, d) samples in the domain from rows of codes."""
@@ -154,7 +179,10 @@ class TableSpace:
         outputs, there = model.outputs(variants), self.possible(variants)
         shape = (n, self.variant_count)
         there = None if there is None else there.view(shape)
-        return Answers(outputs.labels.view(shape), outputs.scores.view(*shape, -1), there)
+        near = self.near(self.combination(x)[:, None], torch.arange(self.variant_count, device=x.device))
+        if near is not None:
+            there = near if there is None else there & near
+        return Answers(outputs.labels.view(shape), outputs.scores.view(*shape, -1), there, near)
 
     def answers_of(self, model: Classifier, x: Tensor, number: Tensor) -> tuple[Outputs, Outputs]:
         """Both members of each pair in one call."""
@@ -184,6 +212,10 @@ class TableSpace:
             named = [codes[places[:, index]] for index, codes in rule.items()]
             impossible |= torch.stack(named).all(dim=0)
         return ~impossible
+
+    def near(self, own: Tensor, number: Tensor) -> Tensor | None:
+        """Whether combinations, by their numbers, may be compared; None where no attribute has `within`."""
+        return self.nearness.of_pairs(own, number) if self.nearness else None
 
     def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:
         """Samples moved to where the schema's `moves` and `stride` let a search go from their seeds (n, d)."""
@@ -225,11 +257,14 @@ class TableSpace:
         return self.move(x, torch.zeros_like(x).scatter(1, attribute[:, None], amount[:, None]))
 
     def keys(self, x: Tensor) -> Keys:
-        """(n,) what a sample is known by: its non-protected values, packed into an integer or, if too many, a hash."""
+        """(n,) what a sample is known by, packed into an integer or, if too many, a hash.
+
+        These are its values that are not protected and that the model reads.
+        """
         codes = (x - self.lower).long()
-        if math.prod(self.sizes[index] for index in self._kept) >= 2**63:
-            return hashed_rows(codes[:, self._kept].cpu().numpy())
-        return _mixed_radix(codes, self.sizes, self._kept).cpu().numpy()
+        if math.prod(self.sizes[index] for index in self._told_by) >= 2**63:
+            return hashed_rows(codes[:, self._told_by].cpu().numpy())
+        return _mixed_radix(codes, self.sizes, self._told_by).cpu().numpy()
 
 
 def _mixed_radix(codes: Tensor, sizes: list[int], columns: list[int]) -> Tensor:

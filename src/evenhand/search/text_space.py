@@ -171,6 +171,9 @@ class TextSpace:
     def possible(self, x: Tensor) -> None:
         """Every text can be written."""
 
+    def near(self, own: Tensor, number: Tensor) -> None:
+        """Words have no distance: all are compared."""
+
     def within_reach(self, x: Tensor, seed: Tensor) -> Tensor:  # noqa: ARG002 - tables have limits
         """Every text, as far as `freedom` goes."""
         return x

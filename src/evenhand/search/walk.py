@@ -68,6 +68,10 @@ class Walk(Generic[SpaceT, ModelT]):
         answer = ask(inputs, label.repeat_interleave(2))
         return answer.view(len(x), 2, *answer.shape[1:])
 
+    def odds(self) -> tuple[Tensor, Tensor]:
+        """(n,) each: the log-odds of x's label for x and for its pair, which have different signs just for findings."""
+        return self.model.margin(self.score, self.label), self.model.margin(self.pair_score, self.label)
+
     def uniform(self, which: int) -> Tensor:
         """(n,) this step's random numbers in [0, 1); each `which` is independent of the others."""
         return self._draws.step(self.step, which)

@@ -8,7 +8,8 @@ index has the same findings uncompressed, for the two questions that a page asks
   stands, are there too, the latter also to the 256th part in one byte.
 - What do they say? The values of a row stand side by side, so that a row is one place on the disk.
 
-Words are kept as their places in lists of words. The Parquet file stays the one that counts.
+Words are kept as their places in lists of words; they are made from codes, by what the file says that these mean. The
+Parquet file stays the one that counts.
 """
 
 import json
@@ -16,7 +17,7 @@ import mmap
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,15 +26,20 @@ from evenhand.errors import EvenhandError
 from evenhand.files import replacing
 
 INDEX = "findings.index"
-VERSION = 2
+VERSION = 3
 ALIGNMENT = 64
 MOST_BITS = 32  # values of an attribute that have bits: a column is smaller than more of them
 PARTS = 256  # of the order by gap, so that a part's number is one byte
 ROWS, ORDER, PLACE, PART = "rows", "order", "place", "part"
 NUMBERS = ("seed_row", "step", "score", "witness_score")
 COMMON_WORDS = ("phase", "label", "witness_label")
+CODES = ("sample_code.", "witness_code.")
+MEANINGS = b"evenhand.attributes"  # in the file's metadata
 FILTERED = ("phase", "label")  # of the common ones
 Bits = NDArray[np.uint8]
+
+if TYPE_CHECKING:
+    from evenhand.data.attribute import Attribute
 
 
 @dataclass(frozen=True)
@@ -84,29 +90,50 @@ def write_index(findings: Path) -> Path:
     """Write the index of a file of findings, whole or not at all; returns its path."""
     import pyarrow.parquet as pq  # here: a server only reads what is written already
 
-    names = [name for name in pq.read_schema(findings).names if name.startswith(("sample.", "witness."))]
-    if not names:
+    schema = pq.read_schema(findings)
+    columns = {name.replace("_code.", ".", 1): name for name in schema.names if name.startswith(CODES)}
+    if not columns:
         raise EvenhandError(f"{findings.name} does not hold findings in tables, so it cannot be paged.")
-    words, path = [*COMMON_WORDS, *names], index_path(findings)
+    words = {name: _Words() for name in COMMON_WORDS} | {
+        name: _Words(attribute) for name, attribute in _meanings(schema, columns).items()
+    }
+    path, sources = index_path(findings), {name: name for name in COMMON_WORDS} | columns
     with (
-        pq.ParquetFile(findings, read_dictionary=words) as file,
+        pq.ParquetFile(findings, read_dictionary=list(COMMON_WORDS)) as file,
         replacing(path) as temporary,
         temporary.open("wb") as stream,
     ):
-        _Writer(stream, temporary, file, words).write(findings.stat().st_size)
+        _Writer(stream, temporary, file, words, sources).write(findings.stat().st_size)
     return path
 
 
-class _Words:
-    """Numbers the words of a column as they come; each group of rows has a list of its own."""
+def _meanings(schema: Any, columns: dict[str, str]) -> "dict[str, Attribute]":
+    """By field of the index, what the codes of a column mean."""
+    from evenhand.data.attribute import Attribute
 
-    def __init__(self) -> None:
+    said = json.loads((schema.metadata or {}).get(MEANINGS, b"[]"))
+    attributes = {entry["name"]: Attribute.model_validate(entry) for entry in said}
+    if not attributes:
+        raise EvenhandError("The file of findings does not say what its codes mean: an earlier version made it.")
+    return {name: attributes[name.partition(".")[2]] for name in columns}
+
+
+class _Words:
+    """Numbers the words of a column as they come: of texts, or of codes by what they mean."""
+
+    def __init__(self, attribute: "Attribute | None" = None) -> None:
+        self._attribute = attribute
         self.known: dict[str, int] = {}
         self._list: Any = None
         self._numbers: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
 
     def places(self, column: Any) -> NDArray[np.uint32]:
         """(rows,) the numbers of a group's words."""
+        if self._attribute is not None:
+            codes, places = np.unique(column.to_numpy(), return_inverse=True)
+            texts = [self._attribute.text(int(code)) for code in codes]
+            numbers = [self.known.setdefault(text, len(self.known)) for text in texts]
+            return np.array(numbers, dtype=np.uint32)[places]
         if self._list is None or not column.dictionary.equals(self._list):
             self._list = column.dictionary
             numbers = [self.known.setdefault(word, len(self.known)) for word in self._list.to_pylist()]
@@ -118,8 +145,10 @@ class _Words:
 class _Writer:
     """Writes one index: the rows group by group, then what can be read off them, one column in memory at a time."""
 
-    def __init__(self, stream: IO[bytes], path: Path, file: Any, words: list[str]) -> None:
-        self._stream, self._path, self._file, self._words = stream, path, file, words
+    def __init__(
+        self, stream: IO[bytes], path: Path, file: Any, words: dict[str, _Words], columns: dict[str, str]
+    ) -> None:
+        self._stream, self._path, self._file, self._words, self._columns = stream, path, file, words, columns
         self._rows: int = file.metadata.num_rows
         self._sections: dict[str, Section] = {}
 
@@ -140,13 +169,13 @@ class _Writer:
     def _write_rows(self, kinds: dict[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
         """The rows; returns their fields, and the words that the numbers of some stand for."""
         fields = kinds | {name: _narrow(self._file, name) for name in NUMBERS}
-        known = {name: _Words() for name in kinds}
+        known = self._words
         record = np.dtype(list(fields.items()))
         for group in range(self._file.num_row_groups):
-            table = self._file.read_row_group(group, columns=list(fields))
+            table = self._file.read_row_group(group, columns=[self._columns.get(name, name) for name in fields])
             block = np.empty(len(table), dtype=record)
             for name in fields:
-                column = table[name].combine_chunks()
+                column = table[self._columns.get(name, name)].combine_chunks()
                 block[name] = known[name].places(column) if name in known else column.to_numpy()
                 if name in known and len(known[name].known) > np.iinfo(kinds[name]).max + 1:
                     self._stream.seek(0)

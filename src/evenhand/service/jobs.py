@@ -84,7 +84,8 @@ def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:
     """What lists and pages show of a summary. It is small: everything else is read from the files."""
     shared = {"protected": summary["protected"], "model": summary["model"]["name"], "data": summary["dataset"]}
     seconds = round(sum(summary["seconds"].values()), 3)
-    return shared | {"seconds": seconds} | FIGURES[kind](summary)
+    warnings = {"warnings": summary["warnings"]} if summary.get("warnings") else {}
+    return shared | warnings | {"seconds": seconds} | FIGURES[kind](summary)
 
 
 def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from evenhand.data.dataset import builtin_names
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.measure.choice import parse_conditions
 from evenhand.methods.names import ABOUT, AUTO
+from evenhand.mistakes import ended, first_mistake
 
 ID = re.compile("[0-9a-f]{32}")
 TITLE_LENGTH = 200  # of the column in the database
@@ -61,10 +62,20 @@ class Request(BaseModel):
         default=[], description="Attributes to change, together; none: those that the schema marks."
     )
     seed: int = Field(default=0, ge=0, le=2**53, description="Decides all random choices.")
-    inputs: Literal["codes", "values", "onehot", "standard"] | None = Field(
-        default=None, description="How a model that reads a matrix wants it; null: as its file says, or codes."
+    inputs: Literal["codes", "values", "raw", "onehot", "standard"] | None = Field(
+        default=None,
+        description="How a model that reads a matrix wants it; null: as its file says, or what the labels bear out.",
     )
     output: Literal["auto", "logits", "probabilities"] = Field(default="auto", description="What the model returns.")
+    threshold: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Two classes: the last of label.values from this score on; null: what the model itself does.",
+    )
+    accept_poor_model: bool = Field(
+        default=False, description="Go on where the model gives the labels no more often than always saying the same."
+    )
 
     def settings(self) -> dict[str, Any]:
         """What the run's function is given beside data, model and protected attributes."""
@@ -129,10 +140,9 @@ def request_of(kind: str, config: dict[str, Any]) -> Request:
     try:
         return REQUESTS[kind].model_validate(config)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "request"
-        words = first["msg"].removeprefix("Value error, ")
-        raise EvenhandError(f"The setting '{place}' is wrong: {words[0].lower()}{words[1:]}.") from error
+        location, reason = first_mistake(error, REQUESTS[kind])
+        place = ".".join(map(str, location)) or "request"
+        raise EvenhandError(f"The setting '{place}' is wrong: {ended(reason)}") from error
 
 
 def title_of(kind: str, request: Request, data: str, model: str | None = None) -> str:

@@ -46,7 +46,9 @@ class ProgressTeller:
         if self._due(progress.phase):
             if progress.phase != "data":
                 self._grow(round(progress.seconds, 2), progress.findings)
-            self._say(progress.phase, progress.done, progress.total, progress.left, progress.findings, progress.seconds)
+            self._say(
+                progress.phase, progress.done, progress.total, progress.time_left, progress.findings, progress.seconds
+            )
 
     def resumed(self, step: int, total: int, findings: int, seconds: float) -> None:
         """That the work goes on from a checkpoint; the curve has the time before in one piece."""

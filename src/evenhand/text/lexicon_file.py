@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from evenhand.errors import EvenhandError
+from evenhand.mistakes import ended, first_mistake
 from evenhand.text.tokens import Tokens, tokenize
 
 Key = tuple[str, ...]  # a term as the tokenizer cuts it
@@ -175,10 +176,9 @@ def parsed(content: dict[str, Any], where: str) -> LexiconFile:
     try:
         return LexiconFile.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
+        location, reason = first_mistake(error, LexiconFile)
         raise EvenhandError(
-            f"The lexicon {where} is wrong at {_location(content, first['loc'])}: "
-            f"{first['msg'].removeprefix('Value error, ')}."
+            f"The lexicon {where} is wrong at {_location(content, location)}: {ended(reason)}"
         ) from error
 
 

@@ -3,7 +3,7 @@
 from evenhand.gate.run import GateRun
 from evenhand.gate.words import message
 
-COMMANDS = {"exceeded": "error", "not shown": "warning", "error": "error"}
+COMMANDS = {"exceeded": "error", "not shown": "warning", "not tested": "error", "error": "error"}
 
 
 def annotations(run: GateRun) -> list[str]:

@@ -19,7 +19,7 @@ def markdown(run: GateRun) -> str:
         *(_row(check) for check in run.checks),
     ]
     for check in run.checks:
-        if not check.passed:
+        if not check.passed or (check.outcome is not None and check.outcome.warnings):
             lines += ["", *_section(check)]
     return "\n".join(lines) + "\n"
 
@@ -32,6 +32,8 @@ def _result(run: GateRun) -> str:
         return "Some checks could not be made."
     if "exceeded" in statuses:
         return "Some checks did not hold."
+    if "not tested" in statuses:
+        return "Some checks were not tested: the model does not read what they would change."
     if not undecided:
         return "All checks held."
     passed = ", which is let pass" if run.exit_code == HELD else ""

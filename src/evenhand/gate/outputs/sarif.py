@@ -25,6 +25,14 @@ RULES = {  # one for each way in which a check does not pass
         "Too few samples to show that the rate of discriminatory samples is at most the rate that is allowed.",
         "The bounds of the rate lie on both sides of what is allowed. Give more samples, or allow a higher rate.",
     ),
+    "not tested": (
+        "not-tested",
+        "NotTested",
+        "error",
+        "The model does not read the protected attributes, so the check cannot find anything.",
+        "Changing attributes that a model does not read never changes its label, whatever it does to the groups. The "
+        "message has the differences between groups. Protect attributes that the model reads, or look at groups.",
+    ),
     "error": (
         "check-error",
         "CheckError",

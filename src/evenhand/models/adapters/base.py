@@ -8,12 +8,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from evenhand.data.decoding import Decoder
-from evenhand.data.schema import Label, Schema
+from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
+from evenhand.models.adapters.feature_entries import WAYS, Inputs
 from evenhand.models.classifier import OutputForm
 
 AHEAD = 1e-6  # share of a score by which a tie is broken; its logarithm in float32 still tells
+BY_NAME, DESCRIBED = "columns by name", "as described"
 
 
 class Adapter(nn.Module):
@@ -30,12 +32,30 @@ class Adapter(nn.Module):
     own_classes: list[str] | None = None  # as the model itself names them, in its own order; None where it does not
     people_rows: int | None = None  # rows that looking at the people of the data may take, where each has a price
     thread_safe: bool = False  # whether several threads may ask it at once
+    reading: str = BY_NAME  # how it is given people, in a word
+    unnamed: bool = False  # it reads a matrix of which neither the model nor the user says what its columns are
+    ways: tuple[str, ...] = WAYS  # that such a matrix may be made in
+    stated: bool = False  # whether a description says what the output is
+    regression: str = ""  # why its numbers are no classifier's, unless somebody states that they are logits
+    lone_logit: bool = False  # whether a single score outside 0 to 1 may be meant as a logit, if the labels bear it out
+    threshold: float | None = None  # see `Classifier`
+    reads: list[str] | None = None  # the attributes that it is declared to read; None where nothing says so
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
         return self
 
     def forget(self) -> None:
         """Drop answers that are kept, so that the model itself is asked again: is it a function of a row?"""
+
+    def told(self, inputs: Inputs) -> None:
+        """Note how the matrix that it reads was said to be made; None: nobody has said it."""
+        self.unnamed = inputs is None
+        self.reading = DESCRIBED if isinstance(inputs, list) else inputs or ""
+        self.reads = [entry.attribute for entry in inputs] if isinstance(inputs, list) else None
+
+    def own_labels(self, x: Tensor) -> Tensor | None:  # noqa: ARG002 - most models say nothing but scores
+        """(n,) the classes that the model itself decides for; None where it only gives scores."""
+        return None
 
     def facts(self) -> dict[str, Any]:
         """What a summary should say about asking it, such as requests and their cost."""
@@ -47,29 +67,44 @@ class FrameAdapter(Adapter):
 
     def __init__(
         self,
-        schema: Schema,
+        data: Dataset,
         ask: Callable[[Any], Any],
         *,
         about: str,
         classes: Sequence[Any] | None = None,
         no_gradients: str = "it is asked through a data frame",
         read: Callable[[NDArray[np.int32]], Any] | None = None,
+        decide: Callable[[Any], Any] | None = None,
     ) -> None:
         """`classes`: which class each column of the answer is, where that is not the schema's own order.
 
-        `read` turns codes into what the model reads, where that is not the whole raw table.
+        `read` turns codes into what the model reads, where that is not the whole raw table. `decide` answers with the
+        model's own labels.
         """
         super().__init__()
         self.about, self.no_gradients = about, no_gradients
-        self._read, self._ask, self._label = read or Decoder(schema).frame, ask, schema.label
-        order = None if classes is None else class_order(classes, schema.label)
+        label = data.schema.label
+        self._read, self._ask, self._label = read or data.decoder.frame, ask, label
+        self._decide = decide
+        order = None if classes is None else class_order(classes, label)
         self._order = None if order == sorted(order or []) else order
-        self.own_classes = None if classes is None else named_classes(classes, schema.label)
+        self.own_classes = None if classes is None else named_classes(classes, label)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
         frame = self._read(x.cpu().numpy().astype(np.int32))
-        return scores_of(self._ask(frame), len(frame), self._label, self._order).to(x.device)
+        answer = self._ask(frame)
+        scores = scores_of(answer, len(frame), self._label, self._order)
+        if self.threshold is not None and self.output != "logits":
+            scores = _on_its_side(scores, np.asarray(answer), self._order, self.threshold)
+        return scores.to(x.device)
+
+    def own_labels(self, x: Tensor) -> Tensor | None:
+        """(n,) the classes that the model itself decides for."""
+        if self._decide is None:
+            return None
+        frame = self._read(x.cpu().numpy().astype(np.int32))
+        return scores_of(np.asarray(self._decide(frame)).ravel().astype(object), len(frame), self._label).argmax(dim=1)
 
 
 def class_order(classes: Sequence[Any], label: Label) -> list[int]:
@@ -118,7 +153,7 @@ def _class_text(value: Any) -> str:
         return str(bool(value)).lower()
     if isinstance(value, float | np.floating) and float(value).is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).strip()  # blanks around a label do not matter when a table is read
 
 
 def scores_of(answer: Any, rows: int, label: Label, order: list[int] | None = None) -> Tensor:
@@ -154,6 +189,24 @@ def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
         top = scores[rows].max(axis=1)
         scores[rows, label[rows]] = top + AHEAD * np.maximum(np.abs(top), AHEAD)
     return torch.from_numpy(scores)
+
+
+def _on_its_side(scores: Tensor, answer: NDArray[Any], order: list[int] | None, threshold: float) -> Tensor:
+    """Scores whose float32 lies on the side of the threshold on which the model's own number does."""
+    own = answer.ravel() if scores.ndim == 1 else answer[:, -1 if order is None else order[-1]]
+    if not np.issubdtype(own.dtype, np.floating):
+        return scores
+    return beside(scores, torch.from_numpy(own >= threshold), threshold)
+
+
+def beside(scores: Tensor, second: Tensor, threshold: float) -> Tensor:
+    """Probabilities of two classes, or of the second, moved to the side of a threshold that `second` (n,) says."""
+    at = torch.tensor(threshold, dtype=scores.dtype, device=scores.device)
+    upper = scores if scores.ndim == 1 else scores[:, 1]
+    moved = torch.where(second, upper.clamp_min(at), upper.clamp_max(torch.nextafter(at, torch.zeros_like(at))))
+    if scores.ndim == 1:
+        return moved
+    return torch.stack([torch.where(moved == upper, scores[:, 0], 1 - moved), moved], dim=1)
 
 
 def _from_labels(values: Any, label: Label) -> Tensor:

@@ -82,15 +82,22 @@ def wrap_booster(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
     classes 0, 1, … are the schema's in their order: a booster does not know their names.
     """
     of_lightgbm = type(model).__module__.startswith("lightgbm")
+    model = model.get_booster() if hasattr(model, "get_booster") else getattr(model, "booster_", model)
     ask, output = _lightgbm_question(model) if of_lightgbm else _xgboost_question(model)
+    read = reader_of(data, model, inputs)
     adapter = FrameAdapter(
-        data.schema,
+        data,
         in_one_thread(ask),
         about=f"{'LightGBM' if of_lightgbm else 'XGBoost'} model",
         no_gradients="boosted trees have none",
-        read=reader_of(data, model, inputs),
+        read=read,
     )
-    adapter.output = output
+    adapter.output, adapter.regression = output, _regression(model, of_lightgbm)
+    if isinstance(read, Columns):
+        places = attributes_named(data.schema, read.names, adapter.about)
+        adapter.reads = [data.schema.names[place] for place in places]
+    else:
+        adapter.told(inputs)
     return adapter
 
 
@@ -100,8 +107,14 @@ def reader_of(data: Dataset, model: Any, inputs: Inputs) -> Reader:
     if hasattr(model, "get_booster"):
         model = model.get_booster()
     booster = _about_lightgbm(getattr(model, "booster_", model), data) if of_lightgbm else _about_xgboost(model)
-    if inputs is not None:
-        return Matrix(data, inputs, booster.names, booster.whose)
+    if inputs is not None and (inputs != "raw" or booster.names is not None):
+        matrix = Matrix(data, inputs, booster.names, booster.whose)
+        if matrix.width != booster.width and booster.names is None:
+            raise EvenhandError(
+                f"{booster.whose} reads {booster.width} columns without names; with inputs = {inputs} there are "
+                f"{matrix.width}."
+            )
+        return matrix
     if booster.names is None:
         check_width(data, booster.width, booster.whose)
         return RawMatrix(data)
@@ -148,7 +161,8 @@ def _pandas_categories(
 
 def _with_blanks(names: list[str], data: Dataset) -> list[str]:
     """The schema's own spelling of names in which LightGBM wrote blanks as underscores."""
-    spelled = [attribute.column for attribute in data.schema.attributes] + data.schema.names
+    columns = [column for attribute in data.schema.attributes for column in attribute.raw_columns]
+    spelled = columns + data.schema.names
     own = {re.sub(r"\s", "_", name): name for name in spelled}
     return [name if name in spelled else own.get(name, name) for name in names]
 
@@ -174,7 +188,7 @@ def _check_text(data: Dataset, booster: Booster) -> None:
     names = booster.names or []
     for name, place in zip(names, attributes_named(data.schema, names, booster.whose), strict=True):
         attribute = data.schema.attributes[place]
-        if name not in booster.categories and not is_numeric(attribute):
+        if name not in booster.categories and not is_numeric(attribute) and attribute.kind != "pass":
             raise EvenhandError(
                 f"{booster.whose} reads numbers in '{name}', which is text in the schema. If they are the schema's "
                 "codes, use inputs = codes; else give the attribute a type, or wrap the model in a function."
@@ -184,23 +198,38 @@ def _check_text(data: Dataset, booster: Booster) -> None:
 def _lightgbm_question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
     header = model.model_to_string(num_iteration=1).partition("\nTree=")[0]
     objective = re.search(r"^objective=(\w+)", header, re.MULTILINE)
-    if objective is None:  # of the user's own, so the scores are raw
-        return lambda rows: two_columns(model.predict(rows), 0), "logits"
-    if objective[1] in PROBABILITIES:
+    if objective is not None and objective[1] in PROBABILITIES:
         return lambda rows: two_columns(model.predict(rows), 1), "probabilities"
-    return model.predict, "auto"
+    return lambda rows: two_columns(model.predict(rows), 0), "logits"
 
 
 def _xgboost_question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:
     xgboost = _framework("xgboost")
-    objective = json.loads(model.save_config())["learner"]["objective"]["name"]
-    raw = objective.startswith(WITH_MARGINS)  # multi:softmax would answer with labels otherwise
 
-    def ask(rows: Any) -> Any:
-        answer = model.predict(xgboost.DMatrix(rows, enable_categorical=True), output_margin=raw)
-        return two_columns(answer, 0) if raw else answer
+    def ask(rows: Any) -> Any:  # multi:softmax would answer with labels if it were not asked for its margins
+        return two_columns(model.predict(xgboost.DMatrix(rows, enable_categorical=True), output_margin=True), 0)
 
-    return ask, "logits" if raw else "auto"
+    return ask, "logits"
+
+
+def _regression(model: Any, of_lightgbm: bool) -> str:
+    """Why a booster is no classifier, by its objective; empty where it is one."""
+    known: tuple[str, ...]
+    if of_lightgbm:
+        found = re.search(r"^objective=(\w+)", model.model_to_string(num_iteration=1), re.MULTILINE)
+        named, known, others = found[1] if found else "of your own", tuple(PROBABILITIES), "binary or multiclass"
+    else:
+        named = json.loads(model.save_config())["learner"]["objective"]["name"]
+        known, others = tuple(WITH_MARGINS), "binary:logistic or multi:softprob"
+    if str(named).startswith(known):
+        return ""
+    return (
+        f"The {'LightGBM' if of_lightgbm else 'XGBoost'} model was trained with the objective {named}, so it predicts "
+        f"a number and not one of several classes. Only classifiers can be audited: train it with {others}. If its "
+        "numbers are raw scores (logits) of an objective of your own, say --output logits (in Python output='logits'); "
+        "if a number from some value on means one of the labels, write a function of a data frame that returns the "
+        "label, and name that as the model."
+    )
 
 
 def _framework(name: str) -> Any:

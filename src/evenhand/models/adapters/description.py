@@ -11,6 +11,7 @@ from evenhand.data.attribute import as_text
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
+from evenhand.mistakes import ended, first_mistake
 from evenhand.models.adapters.base import Adapter, class_order
 from evenhand.models.adapters.feature_entries import WAYS, FeatureEntry, Inputs
 from evenhand.models.adapters.ordered import in_order
@@ -63,6 +64,7 @@ def open_described(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     if not isinstance(adapter, Adapter):
         raise EvenhandError(f"The description {path} names {described.file}, which needs none: name the file itself.")
     adapter.output = described.output if described.output != "auto" else adapter.output
+    adapter.stated = described.output != "auto"
     return _with_classes(adapter, described.classes, data.schema.label, path)
 
 
@@ -94,10 +96,9 @@ def _validated(content: dict[str, Any], path: Path) -> Description:
     try:
         return Description.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        message = first["msg"].removeprefix("Value error, ")
+        location, reason = first_mistake(error, Description)
         raise EvenhandError(
-            f"The description {path} is wrong at {_place(content, first['loc'])}: {message}."
+            f"The description {path} is wrong at {_place(content, location)}: {ended(reason)}"
         ) from error
 
 

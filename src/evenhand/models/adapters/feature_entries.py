@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,14 +14,16 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import numbers_of
 from evenhand.errors import EvenhandError, unknown_name
 
-Reading = Literal["code", "value", "onehot", "standard", "minmax", "table"]
-WAYS = ("codes", "values", "onehot", "standard")
+Reading = Literal["code", "value", "raw", "onehot", "standard", "minmax", "table"]
+WAYS = ("codes", "values", "raw", "onehot", "standard")
 LARGEST_ONEHOT = 100_000  # columns of one attribute
 SETTINGS = {"standard": ("mean", "scale"), "minmax": ("low", "high"), "onehot": ("drop_first",), "table": ("table",)}
 
 
 class FeatureEntry(BaseModel):
     """How one attribute becomes one or more columns of a network's input.
+
+    The value of an attribute that stands in several columns is those columns.
 
     `standard` is (value − mean) / scale and `minmax` (value − low) / (high − low); what is left out is taken from the
     training rows. `table` gives a number, or a list of them, for each code of the domain.
@@ -34,6 +37,7 @@ class FeatureEntry(BaseModel):
     scale: Annotated[Finite, Field(gt=0)] | None = None
     low: Finite | None = None
     high: Finite | None = None
+    missing: Finite | None = None  # the value that the network reads where there is none, before it is scaled
     drop_first: bool = False
     table: list[Finite | list[Finite]] = []
 
@@ -71,8 +75,9 @@ class Affine:
         return Affine(self.attribute, self.slope / scale, (self.offset - shift) / scale, self.low, self.high)
 
     def values(self, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """(n,) the column for codes of its attribute."""
-        return np.asarray(np.clip(codes, self.low, self.high) * self.slope + self.offset, dtype=np.float64)
+        """(n, 1) the column for codes of its attribute."""
+        column = np.clip(codes, self.low, self.high) * self.slope + self.offset
+        return np.asarray(column, dtype=np.float64)[:, None]
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,8 @@ class Table:
         return Table(self.attribute, self.first, (self.entries - shift) / scale)
 
     def values(self, codes: NDArray[Any]) -> NDArray[np.float64]:
-        """(n,) the first column for codes of its attribute."""
-        values: NDArray[np.float64] = self.entries[np.clip(codes - self.first, 0, len(self.entries) - 1), 0]
-        return values
+        """(n, width) the columns for codes of its attribute."""
+        return np.asarray(self.entries[np.clip(codes - self.first, 0, len(self.entries) - 1)])
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,36 @@ def entries_of(data: Dataset, inputs: Inputs) -> list[FeatureEntry]:
         raise unknown_name("way to read people called", way, WAYS)
     number: Reading = {"codes": "code", "standard": "standard"}.get(way, "value")  # type: ignore[assignment]
     other: Reading = "onehot" if way in ("onehot", "standard") else "code"
-    attributes = data.schema.attributes
-    return [FeatureEntry(attribute=a.name, as_=number if a.kind == "number" else other) for a in attributes]
+    attributes = [attribute for attribute in data.schema.attributes if attribute.kind != "pass"]
+    if way == "raw":
+        return [FeatureEntry(attribute=a.name, as_=_raw_reading(a)) for a in attributes]
+    return [
+        FeatureEntry(
+            attribute=a.name, as_=number if a.kind == "number" else "value" if a.columns and way != "codes" else other
+        )
+        for a in attributes
+    ]
+
+
+def read_beyond(data: Dataset, entry: FeatureEntry) -> NDArray[np.float64] | None:
+    """(values beyond the domain, width) what a network reads there; None where it reads what the schema's code says."""
+    index = data.schema.index(entry.attribute)
+    attribute = data.schema.attributes[index]
+    if data.beyond[index] is None or entry.as_ in ("code", "onehot", "table"):
+        return None
+    value = _value(attribute, index, entry.missing)
+    values = beyond_values(data, entry, value)
+    if entry.as_ in ("value", "raw"):
+        return values
+    shift, scale = _scaling(data, entry, value)
+    return (values - shift) / scale
+
+
+def _raw_reading(attribute: Attribute) -> Reading:
+    """The numbers of the table themselves, also of categories that are numbers; other categories as their code."""
+    if attribute.kind == "number" or attribute.columns:
+        return "value"
+    return "raw" if attribute.type in ("integer", "float", "boolean") else "code"
 
 
 def columns_of(data: Dataset, entries: Sequence[FeatureEntry]) -> list[Columns]:
@@ -147,23 +179,58 @@ def _columns(data: Dataset, entry: FeatureEntry, index: int) -> Columns:
             return _one_hot(attribute, index, entry.drop_first)
         case "table":
             return _table(attribute, index, entry)
-    value = _value(attribute, index)
+        case "raw":
+            return _raw_numbers(data, entry, index)
+    value = _value(attribute, index, entry.missing)
     if entry.as_ == "value":
         return value
     shift, scale = _scaling(data, entry, value)
     return value.scaled(shift, scale)
 
 
-def _value(attribute: Attribute, index: int) -> Affine | Table:
-    """A number's value, directly where it is a multiple of the code; a category's code."""
+def _raw_numbers(data: Dataset, entry: FeatureEntry, index: int) -> Table:
+    """The number that each category is in the table."""
+    attribute = data.schema.attributes[index]
+    if attribute.type not in ("integer", "float", "boolean"):
+        raise EvenhandError(f"'{attribute.name}' holds no numbers: as = 'raw' is for categories that are. Use code.")
     low, high = attribute.domain
+    cells = data.decoder.cells(index, np.arange(low, high + 1, dtype=np.int32))[attribute.column]
+    return Table(index, low, filled(attribute, _as_numbers(cells), entry.missing)[:, None])
+
+
+def _as_numbers(cells: Any) -> NDArray[np.float64]:
+    return pd.to_numeric(pd.Series(cells)).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _value(attribute: Attribute, index: int, missing: float | None) -> Affine | Table:
+    """A number's value, directly where it is a multiple of the code; a category's code; columns of 0 and 1."""
+    low, high = attribute.domain
+    if attribute.columns:
+        return Table(index, low, np.eye(attribute.size, len(attribute.columns)))
     if attribute.kind != "number":
         return Affine(index, 1.0, 0.0, low, high)
-    if attribute.edges:
-        codes = np.arange(low, min(high, len(attribute.edges)) + 1)
-        return Table(index, low, numbers_of(attribute, codes)[:, None])
+    own = attribute.missing is not None and attribute.missing.own
+    if attribute.edges or own:
+        codes = np.arange(low, high + 1 if own else min(high, len(attribute.edges)) + 1)
+        return Table(index, low, filled(attribute, numbers_of(attribute, codes), missing)[:, None])
     offset = float(numbers_of(attribute, np.zeros(1))[0])
     return Affine(index, attribute.width if attribute.step is None else attribute.step, offset, low, high)
+
+
+def filled(attribute: Attribute, numbers: NDArray[np.float64], missing: float | None) -> NDArray[np.float64]:
+    """Numbers that a network reads, with what stands for a missing one: it cannot read that there is none."""
+    gaps = np.isnan(numbers)
+    if not gaps.any():
+        return numbers
+    declared = attribute.missing
+    if missing is None and declared is not None and not attribute.is_missing(declared.code):
+        missing = float(numbers_of(attribute, np.array([declared.code]))[0])
+    if missing is None:
+        raise EvenhandError(
+            f"'{attribute.name}' is missing in some rows, and a network reads numbers only. Say what it reads there: "
+            "missing = … for this feature in a description (.toml), or wrap the model in a function of a data frame."
+        )
+    return np.where(gaps, missing, numbers)
 
 
 def _one_hot(attribute: Attribute, index: int, dropped: bool) -> OneHot:
@@ -194,7 +261,7 @@ def _table(attribute: Attribute, index: int, entry: FeatureEntry) -> Table:
 
 def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> tuple[float, float]:
     """What is taken away and what is divided by: as given, else from the training rows; never by zero."""
-    values = value.values(data.clipped[data.train, value.attribute])
+    values = raw_values(data, entry, value, data.exact[data.train, value.attribute])[:, 0]
     if entry.as_ == "standard":
         mean = float(values.mean()) if entry.mean is None else entry.mean
         scale = float(values.std()) if entry.scale is None else entry.scale
@@ -202,6 +269,30 @@ def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> tuple
     low = float(values.min()) if entry.low is None else entry.low
     high = float(values.max()) if entry.high is None else entry.high
     return low, (high - low) or 1.0
+
+
+def raw_values(data: Dataset, entry: FeatureEntry, value: Affine | Table, codes: NDArray[Any]) -> NDArray[np.float64]:
+    """(n, width) the values behind exact codes, those beyond the domain too, before they are scaled."""
+    beyond = data.beyond[value.attribute]
+    values = value.values(codes)
+    if beyond is None:
+        return values
+    outside = codes >= beyond.first
+    values[outside] = beyond_values(data, entry, value)[codes[outside] - beyond.first]
+    return values
+
+
+def beyond_values(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> NDArray[np.float64]:
+    """(values beyond the domain, width) what a network reads there, before it is scaled."""
+    attribute, beyond = data.schema.attributes[value.attribute], data.beyond[value.attribute]
+    assert beyond is not None
+    if entry.as_ == "raw":
+        return filled(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
+    if attribute.columns:
+        return np.stack([beyond.cells[name].to_numpy(dtype=np.float64) for name in attribute.columns], axis=1)
+    if attribute.kind != "number":
+        return beyond.codes.astype(np.float64)[:, None]
+    return filled(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
 
 
 def described(entries: Sequence[FeatureEntry], columns: Sequence[Columns]) -> str:

@@ -4,6 +4,7 @@ At whole codes the matrix is exact. Between two codes it is interpolated, so the
 slopes to both sides; at an end of the domain it is the slope to the one side there is.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,14 @@ from evenhand.data.dataset import Dataset
 from evenhand.models.adapters.feature_entries import (
     Affine,
     Columns,
+    FeatureEntry,
     Inputs,
     OneHot,
     Table,
     columns_of,
     described,
     entries_of,
+    read_beyond,
 )
 
 MOST_RUNS = 16  # slices that are written one by one
@@ -40,15 +43,87 @@ class Features(nn.Module):
         names = [entry.attribute for entry in entries if entry.as_ == "code"]
         self.as_they_are = names == data.schema.names == [entry.attribute for entry in entries]
         placed = list(zip(columns, starts[:-1].tolist(), strict=True))
+        self.names = _column_names(data, entries, columns)
+        self._order = _order_of_table(data, self.names) if inputs in ("values", "raw") else None
+        self.names = self.names if self._order is None else [self.names[place] for place in self._order]
+        self.beyond = _Beyond(data, [(entry, start) for entry, (_, start) in zip(entries, placed, strict=True)])
         self.affine = _AffinePart(placed)
         self.one_hot = _OneHotPart(placed)
         self.tables = _TablePart(placed)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to (n, k) features."""
+        if self.beyond.holds(x):
+            features = self.beyond.read(x, self._of_domain(self.beyond.schema_codes(x)))
+        else:
+            features = self._of_domain(x)
+        return features if self._order is None else features[:, self._order]
+
+    def _of_domain(self, x: Tensor) -> Tensor:
         if self.as_they_are:
             return x.to(self.dtype)
         features: Tensor = _Featured.apply(x, self)  # type: ignore[no-untyped-call]
+        return features
+
+
+def _column_names(data: Dataset, entries: Sequence[FeatureEntry], columns: Sequence[Columns]) -> list[str]:
+    """What the columns of the matrix are called: as in the table where it has them one by one."""
+    names: list[str] = []
+    for entry, column in zip(entries, columns, strict=True):
+        attribute = data.schema.attributes[data.schema.index(entry.attribute)]
+        own = attribute.columns if entry.as_ == "value" and attribute.columns else [attribute.name]
+        names += own if len(own) == column.width else [f"{attribute.name} {i}" for i in range(column.width)]
+    return names
+
+
+def _order_of_table(data: Dataset, names: list[str]) -> list[int] | None:
+    """The columns in the order of the table; None where no attribute stands in several, so that the schema's holds."""
+    if data.frame is None or not any(attribute.columns for attribute in data.schema.attributes):
+        return None
+    in_table = {str(name): place for place, name in enumerate(data.frame.columns)}
+    raw = {attribute.name: attribute.raw_columns[0] for attribute in data.schema.attributes}
+    return sorted(range(len(names)), key=lambda place: in_table[raw.get(names[place], names[place])])
+
+
+class _Beyond(nn.Module):
+    """Codes that stand for raw values beyond the domain: what is read there instead of the value of a code."""
+
+    first: Tensor  # (d,) the first such code of each attribute
+    start: Tensor  # (d,) where its values begin in `codes`
+    codes: Tensor  # (values,) what the schema reads them as
+
+    def __init__(self, data: Dataset, placed: list[tuple[FeatureEntry, int]]) -> None:
+        super().__init__()
+        beyond = data.beyond
+        sizes = [0 if each is None else len(each.codes) for each in beyond]
+        self.any = any(sizes)
+        firsts = [np.inf if each is None else each.first for each in beyond]
+        codes = [np.zeros(1, dtype=np.int32), *(each.codes for each in beyond if each is not None)]
+        self.register_buffer("first", torch.tensor(firsts, dtype=torch.float32))
+        self.register_buffer("start", torch.tensor(np.cumsum([1, *sizes])[:-1]))
+        self.register_buffer("codes", torch.from_numpy(np.concatenate(codes).astype(np.float32)))
+        self._read: list[tuple[int, int, Tensor]] = []
+        for entry, place in placed if self.any else []:
+            values = read_beyond(data, entry)
+            if values is not None:
+                self._read.append((data.schema.index(entry.attribute), place, torch.from_numpy(values)))
+
+    def holds(self, x: Tensor) -> bool:
+        """Whether there are such codes among samples (n, d)."""
+        return self.any and bool((x >= self.first).any())
+
+    def schema_codes(self, x: Tensor) -> Tensor:
+        """(n, d) samples as the schema reads them."""
+        places = torch.where(x >= self.first, x - self.first + self.start, 0).long()
+        return torch.where(x >= self.first, self.codes[places], x)
+
+    def read(self, x: Tensor, features: Tensor) -> Tensor:
+        """(n, k) features of samples with the raw values in their places."""
+        for attribute, place, values in self._read:
+            outside = (x[:, attribute] >= self.first[attribute]).nonzero().squeeze(1)
+            numbers = (x[outside, attribute] - self.first[attribute]).long()
+            read = values.to(features.device)[numbers].to(features.dtype)
+            features[outside, place : place + values.shape[1]] = read
         return features
 
 

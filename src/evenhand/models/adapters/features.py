@@ -20,6 +20,7 @@ class NetworkAdapter(Adapter):
 
     smallest_call = 0  # none of its own: that of plain modules, as a network's matrix products need it
     thread_safe = True
+    lone_logit = True
 
     def __init__(self, features: Features, network: nn.Module, about: str) -> None:
         super().__init__()
@@ -49,6 +50,7 @@ def read_through(data: Dataset, network: nn.Module, inputs: Inputs, about: str) 
     """A network in evaluation mode behind its features, tried on a few rows."""
     dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
     adapter = NetworkAdapter(Features(data, inputs, dtype), network, about)
+    adapter.told(inputs)
     _try(adapter, data)
     return adapter
 
@@ -76,6 +78,6 @@ def cannot_read(about: str, features: Features, said: str, wanted: int | None = 
     wants = "" if wanted in (None, features.width) else f" Its first layer reads {wanted}."
     return EvenhandError(
         f"{about} cannot read the {features.width} columns that it is given: {features.words}.{wants} It said: {said}. "
-        "Choose how it reads people with inputs = codes, values, onehot or standard, or write a description (.toml) "
-        "that lists its features."
+        "Choose how it reads people with inputs = codes, values, raw, onehot or standard, or write a description "
+        "(.toml) that lists its features."
     )

@@ -30,4 +30,7 @@ def wrap_function(data: Dataset, function: Callable[[pd.DataFrame], Any], inputs
         return answer
 
     read = None if inputs is None else Matrix(data, inputs, None, name)
-    return FrameAdapter(data.schema, ask, about=name, no_gradients="it is a function of a data frame", read=read)
+    adapter = FrameAdapter(data, ask, about=name, no_gradients="it is a function of a data frame", read=read)
+    if read is not None:
+        adapter.told(inputs)
+    return adapter

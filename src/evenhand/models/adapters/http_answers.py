@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.schema import Label
 from evenhand.models.adapters.base import scores_of
-from evenhand.models.adapters.http_client import Failed
+from evenhand.models.adapters.http_client import Failed, Refused
 from evenhand.models.adapters.http_settings import Endpoint
 
 USUAL_KEYS = ("predictions", "probabilities", "scores", "outputs", "labels")
@@ -73,6 +73,11 @@ class Answers:
         score = _number(entry)
         if len(self._classes) != 2:
             raise Failed(f"one score is not enough for {len(self._classes)} classes")
+        if self._output == "probabilities" and not 0 <= score <= 1:
+            raise Refused(
+                f"an answer is the number {score:g}, which is no probability: a regressor cannot be audited. If it is "
+                "a logit, say output = 'logits' in a description"
+            )
         return [1 - score, score] if self._output == "probabilities" else [0.0, score]
 
 

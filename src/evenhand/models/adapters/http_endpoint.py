@@ -14,13 +14,13 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from evenhand.data.dataset import Dataset
-from evenhand.data.decoding import Decoder
 from evenhand.errors import EvenhandError
+from evenhand.mistakes import ended, first_mistake
 from evenhand.models.adapters.base import Adapter, class_order
 from evenhand.models.adapters.http_answers import Answers
 from evenhand.models.adapters.http_client import Client, Failed, Refused, Stopped
 from evenhand.models.adapters.http_settings import Endpoint
-from evenhand.models.classifier import ModelGone
+from evenhand.models.classifier import BudgetSpent, ModelGone
 
 REMEMBERED = 200_000  # rows whose answers are kept
 
@@ -35,9 +35,9 @@ def open_described_endpoint(data: Dataset, settings: dict[str, Any], where: str)
     try:
         endpoint = Endpoint.model_validate(settings)
     except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the top level"
-        raise EvenhandError(f"{where} is wrong at {place}: {first['msg'].removeprefix('Value error, ')}.") from error
+        location, reason = first_mistake(error, Endpoint)
+        place = ".".join(map(str, location)) or "the top level"
+        raise EvenhandError(f"{where} is wrong at {place}: {ended(reason)}") from error
     return EndpointAdapter(data, endpoint, endpoint.headers_with_secrets(where))
 
 
@@ -52,7 +52,7 @@ class EndpointAdapter(Adapter):
     def __init__(self, data: Dataset, endpoint: Endpoint, headers: dict[str, str]) -> None:
         super().__init__()
         self._endpoint, self._schema = endpoint, data.schema
-        self._decoder = Decoder(data.schema)
+        self._decoder = data.decoder
         order = class_order(endpoint.classes, data.schema.label) if endpoint.classes else None
         self._answers = Answers(endpoint, data.schema.label, order)
         self.client = Client(
@@ -96,7 +96,7 @@ class EndpointAdapter(Adapter):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to (n, classes) scores."""
-        codes = np.clip(x.cpu().numpy(), self._schema.lower, self._schema.upper).astype(np.int32)
+        codes = x.cpu().numpy().astype(np.int32)
         rows, places = np.unique(codes, axis=0, return_inverse=True)
         keys = [row.tobytes() for row in rows]
         scores = np.empty((len(rows), len(self._schema.label.values)), dtype=np.float32)
@@ -120,7 +120,7 @@ class EndpointAdapter(Adapter):
         """(n, classes) scores of distinct rows, several batches at once."""
         budget = self._endpoint.budget
         if budget is not None and self.answered + len(codes) > budget:
-            raise ModelGone(
+            raise BudgetSpent(
                 f"The budget of {budget:,} rows for {self.about} is spent: {self.answered:,} were answered, and "
                 f"{len(codes):,} more are needed. Raise budget in its description, or use --max-rows to stop earlier."
             )

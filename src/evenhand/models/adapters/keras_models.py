@@ -19,6 +19,8 @@ from evenhand.models.adapters.features import TRIAL_ROWS, cannot_read
 from evenhand.models.adapters.keras_files import check_keras_file, keras_is_missing
 from evenhand.models.classifier import first_line
 
+PREPARING = ("Normalization", "Discretization", "Rescaling", "CategoryEncoding", "Hashing")
+
 
 def open_keras(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     """A model from a .keras file of Keras' own layers, loaded in safe mode."""
@@ -46,7 +48,16 @@ def wrap_keras(data: Dataset, model: Any, inputs: Inputs, about: str = "") -> nn
     backend = keras.backend.backend()
     adapter = KerasOnTorch(features, model, about) if backend == "torch" else KerasElsewhere(features, model, about)
     _try(adapter, data)
+    adapter.told(inputs)
+    if _prepares_values(model):
+        adapter.ways = ("values", "raw")
     return adapter
+
+
+def _prepares_values(model: Any) -> bool:
+    """Whether a layer of the model scales or sorts raw values itself."""
+    layers = list(getattr(model, "layers", []))
+    return any(type(layer).__name__ in PREPARING or _prepares_values(layer) for layer in layers)
 
 
 def _keras() -> Any:
@@ -70,6 +81,7 @@ class _KerasAdapter(Adapter):
     """A Keras model behind its features; it is no part of the module, so that nothing changes its mode or weights."""
 
     smallest_call = 0  # none of its own: that of plain modules, as a network's matrix products need it
+    lone_logit = True
 
     def __init__(self, features: Features, model: Any, about: str) -> None:
         super().__init__()

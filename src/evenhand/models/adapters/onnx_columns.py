@@ -20,12 +20,12 @@ Maker = Callable[[pd.DataFrame], NDArray[Any]]
 
 def column_inputs(schema: Schema, sources: list[Any], path: Path) -> dict[str, Maker]:
     """For each input of a graph, how to make it from a data frame of raw values."""
-    attributes = {attribute.column: attribute for attribute in schema.attributes}
-    plain = {_plain(column): attribute for column, attribute in attributes.items()}
+    attributes = {column: attribute for attribute in schema.attributes for column in attribute.raw_columns}
+    plain = {_plain(column): column for column in attributes}
     makers: dict[str, Maker] = {}
     for source in sources:
-        attribute = attributes.get(source.name) or plain.get(_plain(source.name))
-        if attribute is None:
+        column = source.name if source.name in attributes else plain.get(_plain(source.name))
+        if column is None:
             raise EvenhandError(
                 f"{path} reads an input '{source.name}', but the table has no such column. It has: "
                 f"{', '.join(attributes)}. Export the model with one input for each column, or with one matrix."
@@ -34,8 +34,14 @@ def column_inputs(schema: Schema, sources: list[Any], path: Path) -> dict[str, M
         if kind not in KINDS:
             raise EvenhandError(f"{path}: its input '{source.name}' is neither text nor numbers nor yes and no.")
         flat = len(source.type.tensor_type.shape.dim) == 1
-        makers[source.name] = partial(_column, attribute, KINDS[kind], flat)
+        makers[source.name] = partial(_column, attributes[column], column, KINDS[kind], flat)
     return makers
+
+
+def columns_read(schema: Schema, sources: list[Any]) -> list[str]:
+    """The attributes that the inputs of a graph are."""
+    named = {_plain(source.name) for source in sources}
+    return [attribute.name for attribute in schema.attributes if named & set(map(_plain, attribute.raw_columns))]
 
 
 def _plain(name: str) -> str:
@@ -43,29 +49,29 @@ def _plain(name: str) -> str:
     return re.sub(r"\W", "_", name).lower()
 
 
-def _column(attribute: Attribute, kind: Any, flat: bool, frame: pd.DataFrame) -> NDArray[Any]:
-    values = frame[attribute.column]
+def _column(attribute: Attribute, column: str, kind: Any, flat: bool, frame: pd.DataFrame) -> NDArray[Any]:
+    values = frame[column]
     if kind is str:
         absent = "" if attribute.missing is None else as_list(attribute.missing.value)[0]
         array: NDArray[Any] = values.astype("str").fillna(absent).to_numpy(dtype=object)
     else:
-        array = _numbers(attribute, values, kind)
+        array = _numbers(column, values, kind)
     return array if flat else array[:, None]
 
 
-def _numbers(attribute: Attribute, values: pd.Series, kind: Any) -> NDArray[Any]:
+def _numbers(column: str, values: pd.Series, kind: Any) -> NDArray[Any]:
     try:
         numbers = pd.to_numeric(values).to_numpy()
         if np.issubdtype(kind, np.floating):
             return numbers.astype(kind)
         if numbers.dtype.kind == "f" and np.isnan(numbers).any():
             raise EvenhandError(
-                f"The model reads '{attribute.column}' as whole numbers, which cannot say that a value is missing. "
+                f"The model reads '{column}' as whole numbers, which cannot say that a value is missing. "
                 "Export it with numbers or text for this column, or leave the missing value out of the domain."
             )
         return numbers.astype(kind)
     except (ValueError, TypeError) as error:
         raise EvenhandError(
-            f"The model reads '{attribute.column}' as a number, but it holds '{values.iloc[0]}'. Give the attribute "
+            f"The model reads '{column}' as a number, but it holds '{values.iloc[0]}'. Give the attribute "
             "its type in the schema."
         ) from error

@@ -21,10 +21,10 @@ from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, na
 from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.feature_matrix import Features
 from evenhand.models.adapters.features import TRIAL_ROWS, NetworkAdapter, cannot_read
-from evenhand.models.adapters.onnx_columns import column_inputs
+from evenhand.models.adapters.onnx_columns import column_inputs, columns_read
 from evenhand.models.adapters.onnx_files import read_onnx
 from evenhand.models.adapters.onnx_graph import OnnxGraph, obstacles
-from evenhand.models.adapters.onnx_outputs import chosen_output, classes_of, without_zipmaps
+from evenhand.models.adapters.onnx_outputs import chosen_output, classes_of, label_output, without_zipmaps
 from evenhand.models.adapters.ordered import in_order
 from evenhand.models.classifier import first_line
 
@@ -39,16 +39,18 @@ def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn
     output, is_label = chosen_output(model, path)
     classes = None if is_label else classes or classes_of(model)  # labels say themselves which they are
     order = None if classes is None else class_order(classes, data.schema.label)
-    run = _session(model, output, path, threads)
+    session = _session(model, path, threads)
+    run, labels = _asking(session, output), label_output(model, output)
+    decide = None if labels is None or is_label else _asking(session, labels)
     sources = _sources(model.graph)
     for source in sources:
         _check_rows(source, path)
     if len(sources) == 1 and not _is_column(sources[0], data):
-        adapter = in_order(_on_matrix(data, model, sources[0], output, run, inputs, path), order)
+        adapter = in_order(_on_matrix(data, model, sources[0], output, run, decide, inputs, path), order)
     elif inputs is not None:
         raise EvenhandError(f"{path} reads raw columns by their names, not a matrix. Leave inputs out.")
     else:
-        adapter = _on_columns(data, model, sources, output, run, order, path)
+        adapter = _on_columns(data, model, sources, output, run, decide, order, path)
     adapter.own_classes = data.schema.label.values if is_label else None
     if classes is not None:
         adapter.own_classes = named_classes(classes, data.schema.label)
@@ -78,21 +80,25 @@ def _check_rows(source: Any, path: Path) -> None:
 
 def _is_column(source: Any, data: Dataset) -> bool:
     """Whether a single input is a raw column and not the whole matrix."""
-    columns = {attribute.column for attribute in data.schema.attributes}
+    columns = {column for attribute in data.schema.attributes for column in attribute.raw_columns}
     return source.name in columns and len(_sides(source)) == 2 and _sides(source)[1] == 1
 
 
-def _session(model: Any, output: str, path: Path, threads: int) -> Run:
-    """A function of named arrays that returns the chosen output."""
+def _session(model: Any, path: Path, threads: int) -> Any:
+    """The model at work."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # an operator that it does not know, or types that do not fit
         raise EvenhandError(f"onnxruntime cannot read {path}: {first_line(error)}.") from error
+
+
+def _asking(session: Any, output: str) -> Run:
+    """A function of named arrays that returns one of the outputs."""
 
     def run(arrays: dict[str, NDArray[Any]]) -> NDArray[Any]:
         (result,) = session.run([output], arrays)
@@ -107,18 +113,29 @@ class OnnxRuntimeAdapter(Adapter):
     smallest_call = 0  # none of its own: that of plain modules, as its kernels change with the rows too
     thread_safe = True
 
-    def __init__(self, features: Features, run: Run, source: Any, label: Label, about: str) -> None:
+    def __init__(self, features: Features, run: Run, decide: Run | None, source: Any, label: Label, about: str) -> None:
         super().__init__()
         self.features, self.about = features, about
-        self._run, self._name, self._label = run, source.name, label
+        self._run, self._decide, self._name, self._label = run, decide, source.name, label
         self._dtype = MATRICES[source.type.tensor_type.elem_type]
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
+        return scores_of(self._run(self._arrays(x)), len(x), self._label).to(x.device)
+
+    def own_labels(self, x: Tensor) -> Tensor | None:
+        """(n,) what the graph itself calls the label."""
+        if self._decide is None:
+            return None
+        try:
+            return scores_of(self._decide(self._arrays(x)).ravel(), len(x), self._label).argmax(dim=1).to(x.device)
+        except EvenhandError:  # whole numbers that are no labels
+            return None
+
+    def _arrays(self, x: Tensor) -> dict[str, NDArray[Any]]:
         matrix = self.features(x.detach())
         matrix = matrix if self._dtype.is_floating_point else matrix.round()
-        answer = self._run({self._name: matrix.to("cpu", self._dtype).numpy()})
-        return scores_of(answer, len(x), self._label).to(x.device)
+        return {self._name: matrix.to("cpu", self._dtype).numpy()}
 
 
 class OnnxNetworkAdapter(NetworkAdapter):
@@ -135,8 +152,37 @@ class OnnxNetworkAdapter(NetworkAdapter):
         scores: Tensor = self._runtime(x)
         return scores
 
+    def own_labels(self, x: Tensor) -> Tensor | None:
+        """(n,) what the graph itself calls the label."""
+        return self._runtime.own_labels(x)
 
-def _on_matrix(data: Dataset, model: Any, source: Any, output: str, run: Run, inputs: Inputs, path: Path) -> Adapter:
+
+def _on_matrix(
+    data: Dataset,
+    model: Any,
+    source: Any,
+    output: str,
+    run: Run,
+    decide: Run | None,
+    inputs: Inputs,
+    path: Path,
+) -> Adapter:
+    adapter = _matrix_adapter(data, model, source, output, run, decide, inputs, path)
+    adapter.told(inputs)
+    adapter.lone_logit = False
+    return adapter
+
+
+def _matrix_adapter(
+    data: Dataset,
+    model: Any,
+    source: Any,
+    output: str,
+    run: Run,
+    decide: Run | None,
+    inputs: Inputs,
+    path: Path,
+) -> Adapter:
     kind = source.type.tensor_type.elem_type
     if kind not in MATRICES or len(_sides(source)) != 2:
         raise EvenhandError(
@@ -147,7 +193,7 @@ def _on_matrix(data: Dataset, model: Any, source: Any, output: str, run: Run, in
     wanted = _sides(source)[1]
     if wanted not in (None, features.width):
         raise cannot_read(str(path), features, f"its input has {wanted} columns")
-    runtime = OnnxRuntimeAdapter(features, run, source, data.schema.label, str(path))
+    runtime = OnnxRuntimeAdapter(features, run, decide, source, data.schema.label, str(path))
     x = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
     try:
         expected = runtime(x)
@@ -195,9 +241,20 @@ class _ColumnsAdapter(FrameAdapter):
 
 
 def _on_columns(
-    data: Dataset, model: Any, sources: list[Any], output: str, run: Run, order: list[int] | None, path: Path
+    data: Dataset,
+    model: Any,
+    sources: list[Any],
+    output: str,
+    run: Run,
+    decide: Run | None,
+    order: list[int] | None,
+    path: Path,
 ) -> Adapter:
     arrays = column_inputs(data.schema, sources, path)
+
+    def own_labels(frame: pd.DataFrame) -> Any:
+        assert decide is not None
+        return decide({name: make(frame) for name, make in arrays.items()})
 
     def ask(frame: pd.DataFrame) -> Any:
         answer = run({name: make(frame) for name, make in arrays.items()})
@@ -205,4 +262,8 @@ def _on_columns(
 
     names = obstacles(model.graph, output)
     why_not = f"it reads raw columns, and its operators are {', '.join(names)}" if names else "it reads raw columns"
-    return _ColumnsAdapter(data.schema, ask, about=str(path), no_gradients=why_not)
+    adapter = _ColumnsAdapter(
+        data, ask, about=str(path), no_gradients=why_not, decide=None if decide is None else own_labels
+    )
+    adapter.reads = columns_read(data.schema, sources)
+    return adapter

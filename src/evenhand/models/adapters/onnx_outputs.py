@@ -47,6 +47,17 @@ def _text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def label_output(model: Any, scores: str) -> str | None:
+    """The output with the model's own labels, beside its scores, where it has one for each row."""
+    for value in model.graph.output:
+        kind = value.type.tensor_type
+        if value.name != scores and value.type.HasField("tensor_type") and kind.elem_type in LABELS:
+            sides = list(kind.shape.dim)
+            if len(sides) <= 1 or (len(sides) == 2 and sides[1].dim_value == 1):
+                return str(value.name)
+    return None
+
+
 def chosen_output(model: Any, path: Path) -> tuple[str, bool]:
     """The probabilities where a name says so, else the first output of numbers, else the labels.
 

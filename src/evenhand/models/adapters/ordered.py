@@ -17,6 +17,8 @@ class Ordered(Adapter):
         self.about, self.no_gradients, self.output = inner.about, inner.no_gradients, inner.output
         self.smallest_call, self.chunk_rows = inner.smallest_call, inner.chunk_rows
         self.thread_safe, self.own_classes, self.people_rows = inner.thread_safe, inner.own_classes, inner.people_rows
+        self.reading, self.unnamed, self.ways, self.reads = inner.reading, inner.unnamed, inner.ways, inner.reads
+        self.stated, self.regression = inner.stated, inner.regression
         self.register_buffer("order", torch.tensor(order))
 
     order: Tensor
@@ -30,6 +32,10 @@ class Ordered(Adapter):
                 "be put in order. It must return one score for each class."
             )
         return scores.index_select(1, self.order)
+
+    def own_labels(self, x: Tensor) -> Tensor | None:
+        """(n,) the classes that the model itself decides for; it names them."""
+        return self.inner.own_labels(x)
 
 
 def in_order(adapter: Adapter, order: list[int] | None) -> Adapter:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import Dataset
-from evenhand.data.decoding import Decoder
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.feature_entries import Inputs
@@ -27,23 +26,24 @@ class Columns:
         self, data: Dataset, names: Sequence[str], whose: str, known: Mapping[str, Sequence[Any] | None] | None = None
     ) -> None:
         """`known`: names that are read as categories, with the categories that the model knows (None: the schema's)."""
+        self._decoder, self._names = data.decoder, list(names)
+        self.names = [str(name) for name in names]
         places = attributes_named(data.schema, names, whose)
-        own = {name: data.schema.attributes[place] for name, place in zip(names, places, strict=True)}
-        self._names, self._places = list(names), places
-        self._categories = {name: _Categories(data.schema, own[name], values) for name, values in (known or {}).items()}
-        plain = [position for position, name in enumerate(names) if name not in self._categories]
-        self._plain = [places[position] for position in plain]
-        self._decoder = _decoder(data.schema, [(names[position], own[names[position]]) for position in plain])
+        self._columns = [_column_of(data.schema.attributes[at], name) for name, at in zip(names, places, strict=True)]
+        self._places = places
+        self._categories = {
+            name: _Categories(data, place, column, known[name])
+            for name, place, column in zip(names, places, self._columns, strict=True)
+            if known and name in known
+        }
 
     def __call__(self, codes: Codes) -> pd.DataFrame:
         """(n, d) codes as a data frame."""
-        frame = self._decoder.frame(codes[:, self._plain])
-        if not self._categories:
-            return frame
+        cells = {place: self._decoder.cells(place, codes[:, place]) for place in dict.fromkeys(self._places)}
         columns: dict[str, Any] = {}
-        for name, place in zip(self._names, self._places, strict=True):
+        for name, place, column in zip(self._names, self._places, self._columns, strict=True):
             category = self._categories.get(name)
-            columns[name] = frame[name] if category is None else category.values(codes[:, place])
+            columns[name] = cells[place][column] if category is None else category.values(cells[place][column])
         return pd.DataFrame(columns, index=range(len(codes)), copy=False)
 
     def unknown(self, *, all_of_them: bool) -> dict[str, list[Any]]:
@@ -55,42 +55,79 @@ class Columns:
         }
 
 
+def _column_of(attribute: Attribute, name: str) -> str:
+    """The raw column that a model means: by its name, or the attribute's own."""
+    return name if name in attribute.raw_columns else attribute.raw_columns[0]
+
+
 class _Categories:
-    """One attribute as a categorical column."""
+    """A column of the table as a categorical one."""
 
-    def __init__(self, schema: Schema, attribute: Attribute, known: Sequence[Any] | None) -> None:
-        self._low, self._high = attribute.domain
-        domain = np.arange(self._low, self._high + 1, dtype=np.int32)
-        raw = _decoder(schema, [("raw", attribute)]).frame(domain[:, None])["raw"].tolist()
-        present = [value for value in raw if not pd.isna(value)]
-        self._known = list(dict.fromkeys(present)) if known is None else list(known)
-        code_of = {value: code for code, value in enumerate(self._known)}
-        self.unknown = [value for value in present if value not in code_of]
+    def __init__(self, data: Dataset, place: int, column: str, known: Sequence[Any] | None) -> None:
+        low, high = data.schema.attributes[place].domain
+        domain = np.arange(low, high + 1, dtype=np.int32)
+        present = [value for value in _listed(data.decoder.cells(place, domain)[column]) if not pd.isna(value)]
+        self._known = pd.Index(list(dict.fromkeys(present)) if known is None else list(known))
+        self.unknown = [value for value in present if value not in self._known]
         self.some_known = len(self.unknown) < len(present)
-        codes = [-1 if pd.isna(value) else code_of.get(value, -1) for value in raw]
-        self._table = pd.Categorical.from_codes(np.array(codes), categories=pd.Index(self._known))
 
-    def values(self, codes: Codes) -> Any:
-        """(n,) the category of each code."""
-        return self._table.take(np.clip(codes, self._low, self._high) - self._low)
+    def values(self, cells: Any) -> Any:
+        """(n,) the category of each cell; one that the model does not know is missing for it."""
+        numbers, distinct = pd.factorize(pd.Series(cells))
+        codes = np.append(self._known.get_indexer(pd.Index(distinct.astype(object))), -1)  # a missing one is the last
+        return pd.Categorical.from_codes(codes[numbers], categories=self._known)
+
+
+def _listed(values: Any) -> list[Any]:
+    return list(pd.Series(values).tolist())
 
 
 class RawMatrix:
-    """A column for each attribute: numbers, and categories of a numeric type, as they are; others as their code."""
+    """A column for each one of the table: numbers, and categories of a numeric type, as they are; others as their code.
+
+    Where an attribute stands in several columns, they come in the order of the table, else in that of the schema.
+    """
 
     def __init__(self, data: Dataset) -> None:
-        attributes = data.schema.attributes
-        self._low, self._high = data.schema.lower, data.schema.upper
-        self._numeric = [place for place, each in enumerate(attributes) if is_numeric(each)]
-        self._decoder = _decoder(data.schema, [(str(place), attributes[place]) for place in self._numeric])
+        self._decoder, self._data = data.decoder, data
+        self._columns = matrix_columns(data)
 
     def __call__(self, codes: Codes) -> NDArray[np.float64]:
         """(n, d) codes as numbers."""
-        matrix = np.clip(codes, self._low, self._high).astype(np.float64)
-        frame = self._decoder.frame(codes[:, self._numeric])
-        for place in self._numeric:
-            matrix[:, place] = frame[str(place)].to_numpy()
+        cells = {place: self._decoder.cells(place, codes[:, place]) for place, _ in self._columns}
+        matrix = np.empty((len(codes), len(self._columns)))
+        for at, (place, column) in enumerate(self._columns):
+            attribute = self._data.schema.attributes[place]
+            raw = is_numeric(attribute) or column in attribute.along
+            matrix[:, at] = cells[place][column] if raw else schema_codes(self._data, place, codes[:, place])
         return matrix
+
+
+def matrix_columns(data: Dataset) -> list[tuple[int, str]]:
+    """The columns of a matrix of people: the attribute of each, and its name in the table."""
+    attributes = data.schema.attributes
+    columns = [
+        (place, column)
+        for place, attribute in enumerate(attributes)
+        if attribute.kind != "pass"
+        for column in attribute.raw_columns
+        if column not in attribute.along or all(isinstance(value, int | float) for value in attribute.along[column])
+    ]
+    if data.frame is not None and any(len(attribute.raw_columns) > 1 for attribute in attributes):
+        order = list(map(str, data.frame.columns))
+        columns.sort(key=lambda entry: order.index(entry[1]))
+    return columns
+
+
+def schema_codes(data: Dataset, place: int, codes: NDArray[Any]) -> NDArray[Any]:
+    """(n,) exact codes of an attribute as the schema reads them; in the domain unless the table has them outside."""
+    beyond, attribute = data.beyond[place], data.schema.attributes[place]
+    inside = np.clip(codes, *attribute.domain)
+    if beyond is None:
+        return np.asarray(inside)
+    outside = codes >= beyond.first
+    inside[outside] = beyond.codes[codes[outside].astype(np.intp) - beyond.first]
+    return np.asarray(inside)
 
 
 class Matrix:
@@ -101,11 +138,21 @@ class Matrix:
 
     def __init__(self, data: Dataset, inputs: Inputs, names: Sequence[str] | None, whose: str) -> None:
         self._features = Features(data, inputs, torch.float64)
-        self._names = names
+        self._names, self.width = names, self._features.width
         if names is None:
             return
         if inputs in ("codes", "values"):
-            self._places = attributes_named(data.schema, names, whose)
+            known = {name: at for at, name in enumerate(self._features.names)}
+            places = attributes_named(data.schema, names, whose)
+            self._places = [
+                known.get(name, known.get(data.schema.names[place], -1))
+                for name, place in zip(names, places, strict=True)
+            ]
+            if -1 in self._places:
+                absent = names[self._places.index(-1)]
+                raise EvenhandError(
+                    f"{whose} reads the column '{absent}', which inputs = {inputs} gives no number for."
+                )
         elif isinstance(inputs, list) and self._features.width == len(names):
             self._places = list(range(len(names)))
         else:
@@ -122,37 +169,35 @@ class Matrix:
 
 def attributes_named(schema: Schema, names: Sequence[str], whose: str) -> list[int]:
     """Positions of the attributes whose columns, or which themselves, have these names."""
-    columns = [attribute.column for attribute in schema.attributes]
-    absent = [str(name) for name in names if name not in columns and name not in schema.names]
+    places = {
+        column: place for place, each in reversed(list(enumerate(schema.attributes))) for column in each.raw_columns
+    }
+    places = {name: place for place, name in enumerate(schema.names)} | places
+    absent = [str(name) for name in names if name not in places]
     if absent:
         raise EvenhandError(
             f"{whose} reads {_columns_in_words(absent)}, which the schema {schema.name} does not have. It has: "
-            f"{', '.join(dict.fromkeys(columns))}. Add the missing ones to the schema, or wrap the model in a function "
-            "of a data frame that makes them."
+            f"{', '.join(dict.fromkeys(column for each in schema.attributes for column in each.raw_columns))}. Add the "
+            "missing ones to the schema (with kind = 'pass' if a search shall not touch them), or wrap the model in a "
+            "function of a data frame that makes them."
         )
-    return [columns.index(name) if name in columns else schema.names.index(name) for name in names]
+    return [places[name] for name in names]
 
 
 def check_width(data: Dataset, width: int, whose: str) -> None:
-    """A model that was fitted on a matrix without names must read one column per attribute."""
-    names = data.schema.names
+    """A model that was fitted on a matrix without names must read one column for each of the table."""
+    names = [column for _, column in matrix_columns(data)]
     if width != len(names):
         raise EvenhandError(
-            f"{whose} reads {width} columns without names, but the schema {data.name} has {len(names)} attributes: "
+            f"{whose} reads {width} columns without names, but the schema {data.name} has {len(names)}: "
             f"{', '.join(names)}. Fit it on a data frame, so that it knows its columns' names, or say how it reads "
-            "people: inputs = codes, values, onehot or standard."
+            "people: inputs = codes, values, raw, onehot or standard."
         )
 
 
 def is_numeric(attribute: Attribute) -> bool:
     """Whether the raw values are numbers."""
-    return attribute.kind == "number" or attribute.type in NUMERIC
-
-
-def _decoder(schema: Schema, named: Sequence[tuple[str, Attribute]]) -> Decoder:
-    """A decoder of these attributes only, whose columns have these names."""
-    attributes = [attribute.model_copy(update={"column": name}) for name, attribute in named]
-    return Decoder(schema.model_copy(update={"attributes": attributes}))
+    return attribute.kind == "number" or attribute.type in NUMERIC or bool(attribute.columns)
 
 
 def _columns_in_words(names: Sequence[str]) -> str:

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, FrameAdapter, two_columns
 from evenhand.models.adapters.feature_entries import Inputs
-from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, check_width
+from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width
 from evenhand.models.adapters.skops_files import read_skops
 from evenhand.models.adapters.threads import in_one_thread
 from evenhand.models.classifier import OutputForm
@@ -29,21 +30,75 @@ def wrap_estimator(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
     """An object with predict_proba, decision_function or predict, as a module that reads codes.
 
     One that was fitted on a data frame reads the raw columns by its `feature_names_in_`. One that was fitted on a
-    matrix reads a column for each attribute: numbers as they are, categories as their number where the schema gives
-    them the type integer, float or boolean, else as their code. With `inputs` (codes, values, onehot, standard) it
-    reads that matrix instead. Other objects read the whole raw data frame.
+    matrix reads a matrix of `inputs`: raw (numbers as they are, categories as their number where the schema gives them
+    the type integer, float or boolean, else as their code), codes, values, onehot or standard. Other objects read the
+    whole raw data frame.
     """
+    refuse_regressor(model)
     ask, output = question(model)
+    read = _reader(data, model, inputs)
+    scores_too = hasattr(model, "predict_proba") or hasattr(model, "decision_function")
     adapter = FrameAdapter(
-        data.schema,
+        data,
         in_one_thread(ask),
         about=type(model).__name__,
         classes=getattr(model, "classes_", None),
         no_gradients="models in the manner of scikit-learn have none",
-        read=_reader(data, model, inputs),
+        read=read,
+        decide=in_one_thread(model.predict) if scores_too and hasattr(model, "predict") else None,
     )
     adapter.output = output
+    if isinstance(read, Columns):
+        adapter.reads = _declared(data, model, read)
+    elif read is not None:
+        adapter.told(inputs)
     return adapter
+
+
+def refuse_regressor(model: Any) -> None:
+    """An error for a model that predicts a number and not one of several classes."""
+    try:
+        from sklearn.base import BaseEstimator, is_regressor
+
+        regressor = isinstance(model, BaseEstimator) and is_regressor(model)
+        fitted = isinstance(model, BaseEstimator) and hasattr(model, "predict") and not hasattr(model, "predict_proba")
+    except ImportError:
+        return
+    if regressor or (fitted and not hasattr(model, "classes_") and not hasattr(model, "decision_function")):
+        raise EvenhandError(
+            f"{type(model).__name__} is a regressor: it predicts a number and has no classes (classes_), no "
+            "probabilities. Only classifiers can be audited. If a number from some value on means one of the labels, "
+            "say so in a function of a data frame that returns the label, and name that function as the model."
+        )
+
+
+def _declared(data: Dataset, model: Any, read: Columns) -> list[str]:
+    """The attributes that a model says it reads: by the names of its columns, less those that it drops at once."""
+    dropped = dropped_columns(model)
+    named = [name for name in read.names if name not in dropped]
+    return [data.schema.names[place] for place in attributes_named(data.schema, named, type(model).__name__)]
+
+
+def dropped_columns(model: Any) -> set[str]:
+    """Columns that the first step of a pipeline, a ColumnTransformer, takes and hands to nobody."""
+    first = model
+    for name in ("best_estimator_", "estimator_"):
+        first = getattr(first, name, first)
+    first = first.steps[0][1] if getattr(first, "steps", None) else first
+    if not hasattr(first, "transformers_") or not hasattr(first, "feature_names_in_"):
+        return set()
+    names = list(first.feature_names_in_)
+    kept: set[str] = set()
+    for _, transformer, columns in first.transformers_:
+        if isinstance(transformer, str) and transformer == "drop":
+            continue
+        if isinstance(columns, slice) or not np.iterable(columns) or isinstance(columns, str):
+            columns = names[columns] if isinstance(columns, slice) else [columns]
+        chosen = list(columns)
+        if len(chosen) == len(names) and all(isinstance(each, bool | np.bool_) for each in chosen):
+            chosen = [name for name, there in zip(names, chosen, strict=True) if there]
+        kept |= {str(names[each]) if isinstance(each, int | np.integer) else str(each) for each in chosen}
+    return set(map(str, names)) - kept
 
 
 def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.int32]], Any] | None:
@@ -54,12 +109,22 @@ def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.i
 
         return reader_of(data, model, inputs)
     names = getattr(model, "feature_names_in_", None)
+    width = getattr(model, "n_features_in_", None)
+    if inputs == "raw" and names is None:
+        if width is not None:
+            check_width(data, width, whose)
+        return RawMatrix(data)
     if inputs is not None:
-        return Matrix(data, inputs, names, whose)
+        matrix = Matrix(data, inputs, names, whose)
+        if names is None and width is not None and matrix.width != width:
+            raise EvenhandError(
+                f"{whose} reads {width} columns without names; with inputs = {inputs} there are {matrix.width}."
+            )
+        return matrix
     if names is not None:
         return Columns(data, list(names), whose)
-    if hasattr(model, "n_features_in_"):
-        check_width(data, model.n_features_in_, whose)
+    if width is not None:
+        check_width(data, width, whose)
         return RawMatrix(data)
     return None
 

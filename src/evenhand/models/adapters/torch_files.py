@@ -56,7 +56,9 @@ def open_torchscript(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     except Exception as error:  # a damaged file
         raise EvenhandError(f"Cannot read the TorchScript file {path}: {first_line(error)}. {HOW_TO_SAVE}") from error
     adapter = read_through(data, network.eval(), inputs, str(path))
-    return ScriptAdapter(adapter.features, adapter.network, adapter.about)
+    script = ScriptAdapter(adapter.features, adapter.network, adapter.about)
+    script.told(inputs)
+    return script
 
 
 def _checked_script(archive: zipfile.ZipFile, path: Path) -> io.BytesIO:

@@ -153,7 +153,7 @@ class SchemaAnswer(BaseModel):
     protected: list[str]
     protected_guessed: bool = Field(description="By the names of columns, since none were given.")
     attributes: list[AttributeAnswer]
-    set_aside: dict[str, str] = Field(description="Columns that are left out, and why, when it was inferred.")
+    set_aside: dict[str, str] = Field(description="Columns that no search moves in, and why, when it was inferred.")
     facts: dict[str, str] = Field(description="How it fits the table, when it was just checked.")
 
 

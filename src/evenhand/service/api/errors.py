@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from evenhand.errors import EvenhandError
+from evenhand.mistakes import ended, mistake_text
 from evenhand.service.storage.accounts import NoSuchProject, SignInRefused, TooManyTries
 from evenhand.service.storage.assets import InUseError
 from evenhand.service.storage.uploads import TooLargeError
@@ -165,8 +166,7 @@ def _what_is_wrong(mistake: dict[str, Any]) -> str:
             f"{more['discriminator']} is wrong: it is '{str(more['tag'])[:200]}'. Use one of {more['expected_tags']}."
         )
     place = ".".join(str(part) for part in mistake["loc"][1:]) or str(mistake["loc"][0])
-    words = str(mistake["msg"]).removeprefix("Value error, ")
-    return f"'{place[:200]}' is wrong: {words[:1].lower()}{words[1:500].rstrip('.')}."
+    return f"'{place[:200]}' is wrong: {ended(mistake_text(mistake, [])[:500])}"
 
 
 def _about_type(request: Request, only: tuple[str, ...] = ()) -> str:

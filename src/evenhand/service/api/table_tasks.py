@@ -114,7 +114,7 @@ def infer(path: Path, **options: Any) -> dict[str, Any]:
         "text": inferred.toml,
         "rows": inferred.rows,
         "notes": inferred.notes,
-        "set_aside": inferred.set_aside,
+        "set_aside": inferred.passed | inferred.set_aside,
         "protected_guessed": inferred.protected_guessed,
     }
 
@@ -147,6 +147,7 @@ def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
     import gzip
     from itertools import islice
 
+    from evenhand.data.column_names import numbered
     from evenhand.data.tables import find_separator
 
     separator = find_separator(path)
@@ -159,7 +160,7 @@ def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
             columns, *values = islice(csv.reader(stream, delimiter=separator), rows + 1)
         except (ValueError, csv.Error) as error:
             raise EvenhandError("The table cannot be read as CSV.") from error
-    return columns, values
+    return numbered(columns), values
 
 
 def _parquet_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:

@@ -6,7 +6,7 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.report.text import joined, percent
+from evenhand.report.text import interval_text, joined, percent
 from evenhand.service.pages.results import is_about_texts, summary_of
 from evenhand.service.pages.view import Asked, View, router
 from evenhand.service.storage.tables import Run
@@ -72,13 +72,12 @@ def _rows(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, str, st
 
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     search, rate, config = summary["search"], summary["data_rate"]["all"], summary["config"]
-    low, high = rate["interval"]
     return [
         ("Data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} rows"),
         ("Model", summary["model"]["name"]),
         ("Changed", joined(summary["protected"])),
         ("People in the data affected", percent(rate["rate"], 2)),
-        ("95% interval", f"{percent(low, 2)} to {percent(high, 2)}"),
+        ("95% interval", interval_text(rate["interval"])),
         ("Findings", f"{search['findings']['total']:,}"),
         ("Unique samples looked at", f"{search['generated']['total']:,}"),
         ("Findings among these", percent(search["success_rate"])),

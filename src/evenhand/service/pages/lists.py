@@ -6,11 +6,12 @@ from datetime import datetime
 from fastapi import Response
 
 import evenhand
+from evenhand.report.text import duration
 from evenhand.service.api.context import read_place
 from evenhand.service.api.errors import ApiError
 from evenhand.service.pages.deleting import Deletion
 from evenhand.service.pages.view import Asked, View, link, router
-from evenhand.service.pages.words import STATE_WORDS, duration
+from evenhand.service.pages.words import STATE_WORDS
 from evenhand.service.storage.tables import DataFile, ModelFile
 from evenhand.service.storage.uploads import size_text
 

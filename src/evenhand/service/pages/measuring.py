@@ -6,7 +6,7 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.report.text import joined, percent
+from evenhand.report.text import interval_text, joined, label_pair_texts, percent
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.asking import create_run, from_audit
 from evenhand.service.api.errors import ApiError
@@ -134,13 +134,14 @@ def _part(summary: Summary, measured: dict[str, Any]) -> dict[str, Any]:
 
 def _sentence(rate: dict[str, Any], names: list[str], summary: Summary) -> str:
     """A rate in words: whose, of how many, with which interval, and who is favoured."""
-    low, high = rate["interval"]
-    who = rate["population"] if rate["name"] in PEOPLE else f"samples drawn from {rate['population']}"
+    who = rate["population"] if rate["name"].startswith(PEOPLE) else f"samples drawn from {rate['population']}"
     words = (
         f"Of {rate['samples']:,} {who}, {rate['discriminatory']:,} get another decision when nothing but "
         f"{joined(names)} {'are' if len(names) > 1 else 'is'} changed: {percent(rate['rate'], 2)} "
-        f"({rate['confidence']:.0%} interval {percent(low, 2)} to {percent(high, 2)})."
+        f"({rate['confidence']:.0%} interval {interval_text(rate['interval'])})."
     )
+    if rate.get("label_pairs"):
+        return " ".join([words, *(text for pair in rate["label_pairs"] for text in label_pair_texts(pair))])
     favoured = [one for one in rate["direction"] if one["favoured"] is not None]
     return words + "".join(
         f" Among these, {one['favoured']} gets ‘{summary['favourable']}’ most often and {one['loses']} least often."

@@ -75,7 +75,8 @@ def _columns_page(view: View, subject: Subject, protected: list[str], errors: di
     return view.page(
         "new_columns", section=SECTION, status=400 if errors else 200, data=subject.known_as,
         name=subject.name, uploaded=subject.file is not None, preview=preview, label=label, errors=errors,
-        attributes=[attribute_row(attribute) for attribute in subject.schema.attributes], protected=protected,
+        attributes=[attribute_row(each) for each in subject.schema.attributes if each.kind != "pass"],
+        protected=protected,
         set_aside=set_aside(text, subject.schema, preview.all_columns) if preview else [], **(values | kept),
     )  # fmt: skip
 

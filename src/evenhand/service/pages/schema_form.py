@@ -7,10 +7,10 @@ from functools import lru_cache
 
 from evenhand.data.attribute import Attribute
 from evenhand.data.schema import Schema
-from evenhand.data.schema_text import value_text
+from evenhand.data.schema_text import PASSES, value_text
 from evenhand.errors import EvenhandError
 
-KINDS = {"category": "categories", "ordered": "categories in an order", "number": "number"}
+KINDS = {"category": "categories", "ordered": "categories in an order", "number": "number", "pass": "passed on"}
 MOST_VALUES = 6
 WHERE = "of this table"
 
@@ -38,19 +38,31 @@ def values_words(attribute: Attribute) -> str:
     """The values of an attribute in a few words."""
     low, high = attribute.domain
     if attribute.kind == "number":
-        step = f" in steps of {attribute.step:g}" if attribute.step is not None else f", {attribute.size:,} ranges"
-        return f"{attribute.text(low)} to {attribute.text(high)}{step}"
+        last = attribute.span[1]
+        step = f" in steps of {attribute.step:g}" if attribute.step is not None else f", {last - low + 1:,} ranges"
+        return f"{attribute.text(low)} to {attribute.text(last)}{step}{', or missing' if last < high else ''}"
     shown = [attribute.text(code) for code in range(low, min(high + 1, low + MOST_VALUES))]
     more = attribute.size - len(shown)
     return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
 
 
 def set_aside(text: str, schema: Schema, columns: list[str]) -> list[tuple[str, str]]:
-    """The columns that the schema leaves out, with the reason that stands in its comments."""
-    used = {attribute.column for attribute in schema.attributes} | {schema.label.column}
+    """The columns that no search moves in, with the reason that stands in the schema's comments."""
+    searched = {column for each in schema.attributes if each.kind != "pass" for column in each.raw_columns}
+    used = searched | {schema.label.column, schema.split.column, schema.weight}
     comments = re.sub(r"\n#   (?=\S)", " ", text.partition("# Columns that are set aside:")[2])
-    reasons = dict(re.findall(r'^# - "((?:[^"\\]|\\.)*)": (.*?)\.?$', comments, re.MULTILINE))
+    reasons = dict(re.findall(r'^# - "((?:[^"\\]|\\.)*)": (.*?)\.?$', comments, re.MULTILINE)) | _passed(text)
     return [(column, reasons.get(value_text(column)[1:-1], "")) for column in columns if column not in used]
+
+
+def _passed(text: str) -> dict[str, str]:
+    """By column, as TOML writes it: the comment above an attribute that passes."""
+    block = r'((?:^# .*\n)+)\[\[attribute\]\]\nname = "(.*)"\n(?:column = "(.*)"\n)?(?:title = .*\n)?kind = "pass"$'
+    found = re.findall(block, text, re.MULTILINE)
+    return {
+        column or name: re.sub(r"\n?# ", " ", comment).replace(PASSES, "").strip(" .\n")
+        for comment, name, column in found
+    }
 
 
 def with_title(text: str, title: str) -> str:

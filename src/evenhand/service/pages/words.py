@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 from evenhand.data.dataset import builtin_names, load_schema
-from evenhand.report.text import counted, joined, percent
+from evenhand.report.text import counted, duration, interval_text, joined, percent
 from evenhand.service.requests import NOUNS
 from evenhand.service.storage.tables import Run
 from evenhand.service.storage.uploads import size_text
@@ -39,7 +39,8 @@ FILE_WORDS = {
 INPUTS_WORDS = (
     ("", "as its file says"),
     ("codes", "the codes of the schema"),
-    ("values", "the values as they are"),
+    ("values", "numbers as they are, categories as codes"),
+    ("raw", "the table’s own numbers, text as codes"),
     ("onehot", "one column for each value (one-hot)"),
     ("standard", "numbers with mean 0 and spread 1"),
 )
@@ -54,16 +55,6 @@ def moment(at: datetime) -> str:
     """16 Nov 2026, 05:05 UTC."""
     at = at.astimezone(UTC)
     return f"{at.day} {at:%b %Y, %H:%M} UTC"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people: 8 s, 2 min 5 s, 1 h 3 min."""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def outcome(run: Run) -> str:
@@ -155,6 +146,6 @@ def yes_no(value: Any) -> str:
 
 
 FILTERS = {
-    "percent": percent, "counted": counted, "size": size_text, "moment": moment, "outcome": outcome,
-    "yes_no": yes_no, "state_text": state_text, "noun": lambda kind: NOUNS[kind],
+    "percent": percent, "interval": interval_text, "counted": counted, "size": size_text, "moment": moment,
+    "outcome": outcome, "yes_no": yes_no, "state_text": state_text, "noun": lambda kind: NOUNS[kind],
 }  # fmt: skip

@@ -1,0 +1,59 @@
+"""What is wrong with settings that were refused, in words for people: which one, and what was probably meant."""
+
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from evenhand.errors import nearest
+
+Location = tuple[int | str, ...]
+
+
+def first_mistake(error: ValidationError, model: type[BaseModel]) -> tuple[Location, str]:
+    """Where the first mistake is, and what is wrong there. A name that is none comes first: others follow from it."""
+    entries: list[Any] = error.errors(include_url=False)
+    first = next((entry for entry in entries if entry["type"] == "extra_forbidden"), entries[0])
+    location: Location = first["loc"] + getattr(first.get("ctx", {}).get("error"), "location", ())
+    return location, mistake_text(first, keys_at(location[:-1], model))
+
+
+def mistake_text(entry: Any, known: list[str]) -> str:
+    """An entry of a validation error in words, without a full stop; `known` are the names that there could be."""
+    if entry["type"] == "extra_forbidden":
+        name = str(entry["loc"][-1])
+        return f"there is no setting called '{name[:200]}'" + (f"; {meant(name, known)}" if known else "")
+    if entry["type"] == "missing":
+        return "it is needed, but missing"
+    if entry["type"] == "value_error":  # our own words
+        return str(entry["msg"]).removeprefix("Value error, ").rstrip(".")
+    words = str(entry["msg"]).replace("Input should", "it must", 1)
+    return f"{words[:1].lower()}{words[1:]}"
+
+
+def ended(reason: str) -> str:
+    """A reason with the stop that it lacks: one may end with a question."""
+    return reason if reason.endswith("?") else f"{reason}."
+
+
+def meant(name: str, known: list[str]) -> str:
+    """Which known name was probably meant, or all of them."""
+    close = nearest(name, known)
+    return f"did you mean '{close}'?" if close else f"known: {', '.join(known)}"
+
+
+def keys_at(location: Location, model: type[BaseModel]) -> list[str]:
+    """The names that the settings at a location may have."""
+    fields = {field.alias or name: field.annotation for name, field in model.model_fields.items()}
+    names = [part for part in location if isinstance(part, str)]
+    if not names:
+        return list(fields)
+    inner = _model_within(fields.get(names[0]))
+    return keys_at(tuple(names[1:]), inner) if inner is not None else []
+
+
+def _model_within(annotation: Any) -> type[BaseModel] | None:
+    """The model in an annotation such as list[Attribute] or Missing | None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_model_within(part) for part in getattr(annotation, "__args__", ()))
+    return next((model for model in found if model is not None), None)

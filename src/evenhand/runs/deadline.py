@@ -1,0 +1,49 @@
+"""When an audit must be at its end: its time counts from the start of the command, whatever it is spent on."""
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from evenhand.measure.rates import RANDOM_PART
+from evenhand.runs.config import SearchConfig
+
+FOR_PEOPLE = 0.5  # of the time that is left when the people of the data are checked, so that the search has some too
+LEAST = 0.1  # of the whole time for each of both, however long loading took: a result must say something
+
+Config = TypeVar("Config", bound=SearchConfig)
+
+
+class Deadline:
+    """A limit of seconds (None: no limit) from a start, on the clock of `time.perf_counter` (None: now)."""
+
+    def __init__(self, seconds: float | None, started: float | None = None) -> None:
+        self._seconds = seconds
+        self._start = time.perf_counter() if started is None else started
+        self.ended_people = False  # whether the check of the people was told to end
+
+    def for_people(self, interrupted: Callable[[], bool]) -> Callable[[], bool]:
+        """Whether the check of the people should end, for the user or for the limit."""
+        if self._seconds is None:
+            return interrupted
+        until = time.perf_counter() + max(FOR_PEOPLE * self._left(), LEAST * self._seconds)
+
+        def ended() -> bool:
+            self.ended_people = self.ended_people or time.perf_counter() >= until
+            return self.ended_people or interrupted()
+
+        return ended
+
+    def for_search(self, config: Config) -> Config:
+        """The settings with the time that is left for the search."""
+        if self._seconds is None:
+            return config
+        return config.model_copy(update={"max_seconds": max(self._left(), LEAST * self._seconds)})
+
+    def facts(self, rates: dict[str, Any]) -> dict[str, str]:
+        """What a summary says where the limit left only a part of the people checked."""
+        partly = any(rate["population"].startswith(RANDOM_PART) for rate in rates.values())
+        return {"data_rate_stopped": "max-seconds"} if self.ended_people and partly else {}
+
+    def _left(self) -> float:
+        assert self._seconds is not None
+        return self._start + self._seconds - time.perf_counter()
