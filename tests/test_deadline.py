@@ -100,6 +100,8 @@ def test_an_audit_whose_limit_ends_the_check_says_so(
         max_seconds=100_000.0,
         output="probabilities",
         method="probe",
+        inputs="codes",
+        accept_poor_model=True,
         started=0.0,
     )
     rate = found.summary["data_rate"]["all"]

@@ -220,7 +220,8 @@ def test_only_one_of_many_takes_a_run_up(storage: Service) -> None:
 def own_run(here: Path, sqlite_service: Service) -> Run:
     """An audit of a model of one's own, whose process has died."""
     (here / "own_network.py").write_text(OWN)
-    command = Command("audit", "census", ["sex"], "own_network:make", {"seeds": 10, "steps": 5, "iterations": 2})
+    settings = {"seeds": 10, "steps": 5, "iterations": 2, "inputs": "codes", "accept_poor_model": True}
+    command = Command("audit", "census", ["sex"], "own_network:make", settings)
     claim = terminal.begin(sqlite_service, command)
     lapse(sqlite_service, claim.run)
     return sqlite_service.runs.get(claim.run)
@@ -230,7 +231,7 @@ def test_a_run_goes_on_in_the_folder_it_was_started_from(
     here: Path, own_run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert own_run.config["terminal"] == {"folder": str(here), "secret": False, "texts": False}
-    with pytest.raises(EvenhandError, match="The setting 'model' is wrong"):
+    with pytest.raises(EvenhandError, match="The setting 'terminal' is wrong"):
         request_of("audit", own_run.config)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

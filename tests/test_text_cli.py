@@ -227,7 +227,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ({"model": "{}/absent.safetensors"}, "There is no file"),
     ({"model": "{}/nothing"}, "There is no config.json in"),
     ({"model": "{}/pickled"}, "but pytorch_model.bin, which could run code when read"),
-    ({"output": "logits"}, "--output and --inputs are for models of tables"),
+    ({"output": "logits"}, "--accept-poor-model are for models of tables"),
     ({"device": "cuda:7"}, "CUDA"),
 ]
 

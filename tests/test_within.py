@@ -20,8 +20,10 @@ from evenhand.measure.direction import look
 from evenhand.measure.people import people_rates
 from evenhand.measure.rates import discriminatory_rows, rates_found
 from evenhand.models.classifier import Classifier
+from evenhand.runs.compare import Budget, run_comparison
 from evenhand.runs.measure import measure_table
 from evenhand.runs.measure_tables import tables_of
+from evenhand.runs.table_repair import repair_table
 from evenhand.search.check import check, check_near
 from evenhand.search.space import TableSpace
 
@@ -209,3 +211,22 @@ def test_a_schema_says_it_too() -> None:
     content["attribute"][1] |= {"kind": "category", "categories": ["u", "v"], "domain": [0, 1], "within": 1}
     with pytest.raises(EvenhandError, match="within is a distance between numbers"):
         Schema.parse(content, "x")
+
+
+def test_a_repair_says_the_near_figure() -> None:
+    frame = people(6)
+    data = dataset(frame)
+    near = np.array(hits_by_hand(data, frame, 4, ["age"])[0])[~data.train]
+    result = repair_table(data, ["age"], "average", model=predict, within={"age": 4}, seeds=3, steps=2, half_width=0.05)
+    original = next(row for row in result.summary["rows"] if row["name"] == "original")
+    rate = original["people"]
+    assert (rate["discriminatory"], rate["samples"]) == (near.sum(), len(near))
+    assert "--within=age=4" in result.summary["command"]
+
+
+def test_a_comparison_keeps_to_the_limit_and_says_so() -> None:
+    data = dataset(people(3)).compared_within({"age": 6}, ["age"])
+    model = OfCodes(2.0, data.schema.attributes[0].domain[1])
+    found = run_comparison(data, ["age"], ["margin"], Budget.parse("seeds=20,steps=20"), model, 0, "cpu", "codes")
+    assert found.outcomes[0].findings > 0
+    assert found.title.endswith("changing age, compared within 6 of their own age")

@@ -21,6 +21,8 @@ from evenhand.cli.options import (
     Quiet,
     Seed,
     Threshold,
+    Within,
+    sizes_in,
 )
 from evenhand.cli.progress import ProgressDisplay
 
@@ -48,6 +50,7 @@ def compare(
     output: Output = None,
     threshold: Threshold = None,
     accept_poor_model: AcceptPoorModel = False,
+    within: Within = None,
     seed: Seed = 0,
     device: Device = "auto",
     out: Out = None,
@@ -75,6 +78,7 @@ def compare(
     dataset = load_dataset(data)
     names = [name.strip() for name in protected.split(",")] if protected is not None else dataset.schema.protected
     dataset.schema.protected_indices(names)
+    dataset = dataset.compared_within(sizes_in("--within", within or []), names)
     allowed, chosen = Budget.parse(budget), None if methods is None else method_names(methods)
     with result_folder(out or free_folder(f"compare-{'-'.join([dataset.name, *names])}")) as folder:
         with ProgressDisplay(dataset.name, quiet=quiet) as display:

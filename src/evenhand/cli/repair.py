@@ -24,6 +24,8 @@ from evenhand.cli.options import (
     Quiet,
     Seed,
     Threshold,
+    Within,
+    sizes_in,
 )
 from evenhand.cli.progress import DownloadDisplay, StepDisplay
 from evenhand.errors import EvenhandError
@@ -49,6 +51,7 @@ def repair(
     inputs: Inputs = None,
     threshold: Threshold = None,
     accept_poor_model: AcceptPoorModel = False,
+    within: Within = None,
     share: Annotated[float, typer.Option(help="augment: the share of the findings to learn from.")] = 0.05,
     vote: Annotated[
         str | None,
@@ -127,13 +130,14 @@ def repair(
         "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
         "confidence": confidence, "seed": seed, "inputs": inputs, "threshold": threshold,
         "accept_poor_model": accept_poor_model or None,
+        "within": None if within is None else sizes_in("--within", within),
     }  # fmt: skip
     for_texts = {
         "network": network, "lexicon": lexicon, "text": text, "label": label, "split": split, "vectors": vectors,
     }  # fmt: skip
     texts = is_text(data, text)
     if texts:
-        for_tables = ("vote", "epochs", "half_width", "output", "inputs", "threshold", "accept_poor_model")
+        for_tables = ("vote", "epochs", "half_width", "output", "inputs", "threshold", "accept_poor_model", "within")
         _check_texts({name: settings[name] for name in for_tables})
     else:
         text_options.check_table(data, for_texts)

@@ -16,6 +16,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import write_json, write_text
 from evenhand.measure.diversity import SAMPLE, Diversity
+from evenhand.measure.rates import limit_words
 from evenhand.methods.registry import METHODS, check_needs, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
@@ -173,11 +174,12 @@ class Comparison:
     outcomes: list[Outcome]
     left_out: list[str]  # methods that an interruption kept from running, or from running to their end
     warnings: list[str] = field(default_factory=list)  # what has to be known of the model before any figure
+    limit: str = ""  # with whom samples are compared, where that is limited
 
     @property
     def title(self) -> str:
         """What was compared, and what has to be known before."""
-        title = f"Methods compared: {self.dataset}, changing {', '.join(self.protected)}"
+        title = f"Methods compared: {self.dataset}, changing {', '.join(self.protected)}{self.limit}"
         return "\n".join([*(f"Warning: {warning}" for warning in self.warnings), title])
 
     def tables(self) -> list[Table]:
@@ -325,5 +327,14 @@ def run_comparison(
     done = [outcome.method for outcome in outcomes if outcome.stopped != "interrupted"]
     left_out = [name for name in names if name not in done]
     return Comparison(
-        data.name, protected, subject.name, budget.text, seed, len(rows), outcomes, left_out, subject.warnings
+        data.name,
+        protected,
+        subject.name,
+        budget.text,
+        seed,
+        len(rows),
+        outcomes,
+        left_out,
+        subject.warnings,
+        limit_words(space),
     )

@@ -5,7 +5,7 @@ import shutil
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -73,6 +73,7 @@ class RepairConfig(Checked):
     inputs: str | None = None
     threshold: float | None = Field(default=None, gt=0, lt=1)
     accept_poor_model: bool = False
+    within: dict[str, Annotated[float, Field(gt=0)]] = Field(default={})  # as for an audit
 
 
 def repair_table(
@@ -109,6 +110,7 @@ def repair_table(
                 raise unknown_name("repair called", way, [*REPAIRS, "all"])
         if config.choose is not None:
             parse_conditions(config.choose)  # a mistake is said before the work
+        dataset = dataset.compared_within(config.within, config.protected)
         subject = subject_of(
             dataset, model, config.protected, CPU, output=config.output, inputs=config.inputs,
             threshold=config.threshold, accept_poor_model=config.accept_poor_model, seed=config.seed,
@@ -343,6 +345,7 @@ class _Work:
             value = getattr(config, name)
             if value != given[name].default:
                 words += [f"--{name.replace('_', '-')}", str(value)]
+        words += [f"--within={name}={distance:g}" for name, distance in config.within.items()]
         words += ["--accept-poor-model"] if config.accept_poor_model else []
         return shlex.join(words)
 

@@ -77,6 +77,11 @@ class Request(BaseModel):
         default=False, description="Go on where the model gives the labels no more often than always saying the same."
     )
 
+    within: dict[Name, Annotated[float, Field(gt=0)]] = Field(
+        default={},
+        description="By protected number: compare people with themselves up to so far from their own value.",
+    )
+
     def settings(self) -> dict[str, Any]:
         """What the run's function is given beside data, model and protected attributes."""
         return self.model_dump(exclude={"dataset", "model", "protected"})

@@ -19,7 +19,12 @@ from evenhand.service.storage.tables import ModelFile
 
 SECTION = "/new"
 MOST_LISTED = 20
-NUMBERS = {"seeds": "People to start from", "steps": "Steps around each finding", "minutes": "Minutes"}
+NUMBERS = {
+    "seeds": "People to start from",
+    "steps": "Steps around each finding",
+    "minutes": "Minutes",
+    "threshold": "Threshold",
+}
 EFFORTS: dict[str, dict[str, Any]] = {
     "quick": {
         "name": "A quick look", "about": "100 people to start from, 100 steps around each finding.", "seeds": 100,
@@ -51,6 +56,8 @@ class Answers:
     minutes: str = ""
     inputs: str = ""
     output: str = "auto"
+    threshold: str = ""
+    accept_poor_model: bool = False
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -58,8 +65,9 @@ class Answers:
         """The answers of a form."""
         answers = cls(text_of(form, "data"), texts_of(form, "protected"), text_of(form, "model"))
         answers.task = text_of(form, "task") or "audit"
-        for name in ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output"):
+        for name in ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output", "threshold"):
             setattr(answers, name, text_of(form, name))
+        answers.accept_poor_model = text_of(form, "accept_poor_model") == "yes"
         return answers
 
     def number(self, name: str, least: float, most: float, *, whole: bool = True) -> float | None:
@@ -93,6 +101,14 @@ class Answers:
             minutes = self.number("minutes", 0.1, 10_000, whole=False)
             found["max_seconds"] = None if minutes is None else 60 * minutes
         return found
+
+    def asking(self) -> dict[str, Any]:
+        """How the model is asked and taken."""
+        threshold = self.number("threshold", 0.001, 0.999, whole=False) if self.threshold else None
+        return {
+            "inputs": self.inputs or None, "output": self.output or "auto", "threshold": threshold,
+            "accept_poor_model": self.accept_poor_model,
+        }  # fmt: skip
 
     def _precision(self) -> dict[str, Any]:
         if self.precision not in PRECISIONS:
@@ -136,12 +152,12 @@ def begin(view: Asked, form: Form) -> Response:
     if subject.schema is None:
         return see(link("/new/columns", data=subject.known_as))
     model = _model(view, project, answers, files_of(form, "file"), built_in=subject.file is None)
-    budget = answers.budget()
+    settings = answers.budget() | answers.asking()
     if answers.errors:
         return _model_page(view, subject, answers)
     config = {
         "dataset": subject.known_as, "model": None if model is None else model.id, "protected": answers.protected,
-        "inputs": answers.inputs or None, "output": answers.output or "auto", **budget,
+        **settings,
     }  # fmt: skip
     try:
         run = create_run(view.asked, answers.task, request_of(answers.task, config))

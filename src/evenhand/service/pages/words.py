@@ -113,11 +113,12 @@ def asked(run: Run, data: str, model: str) -> list[tuple[str, str]]:
         ("steps", "Steps around each finding"), ("repeats", "Networks trained"), ("max_seconds", "Time limit"),
         ("half_width", "Half the width of intervals"), ("confidence", "Confidence"),
         ("changes", "Columns changed in the neighbourhood"),
-        ("inputs", "Model reads"), ("output", "Model answers"), ("seed", "Seed"),
+        ("inputs", "Model reads"), ("output", "Model answers"),
+        ("threshold", "Threshold"), ("within", "Compared within"), ("seed", "Seed"),
     )  # fmt: skip
     for key, name in names:
         value = config.get(key)
-        if value is not None:
+        if value is not None and value != {}:
             facts.append((name, _shown(key, value)))
     return facts
 
@@ -129,6 +130,8 @@ def _shown(key: str, value: Any) -> str:
         return f"{100 * float(value):g} percentage points"
     if key == "confidence":
         return f"{100 * float(value):g}%"
+    if isinstance(value, dict):
+        return ", ".join(f"{limit:g} of their own {name}" for name, limit in value.items())
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return f"{value:,}" if isinstance(value, int) else str(value)
