@@ -264,3 +264,54 @@ def test_a_column_that_is_quite_another_is_not_suggested() -> None:
         infer_schema(frame, "y", ["gender"])
     with pytest.raises(EvenhandError, match="Did you mean 'Race'"):
         infer_schema(frame, "y", ["RACE"])
+
+
+def test_days_in_digits_are_dates() -> None:
+    days = pd.date_range("1995-03-01", periods=ROWS, freq="37D").strftime("%Y%m%d").astype(int)
+    found = infer_schema(table(seen=days, paid=days + 81), "y")  # the days of a month go up to 31
+    assert "it holds dates, written as 19950301" in found.passed["seen"]
+    assert attribute(found, "paid").kind == "number"
+    assert attribute(infer_schema(table(seen=days), "y", steps={"seen": 10_000}), "seen").kind == "number"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "passes"),
+    [
+        ("pid", np.arange(ROWS) * 7 + 31, True),
+        ("nummer", np.arange(200) + 5_000, True),
+        ("wages", np.arange(200) * 13 + 900, False),  # each once, but with gaps
+        ("age", np.arange(200) + 1, True),  # from 1 on, it counts
+        ("age", np.arange(200) + 18, False),
+        ("score", np.arange(60) + 20, False),  # too few to be sure
+    ],
+)
+def test_numbers_that_only_count_pass(name: str, values: Any, passes: bool) -> None:
+    draws = np.random.default_rng(3)
+    values = draws.permutation(values)
+    frame = pd.DataFrame({"a": draws.integers(0, 9, len(values)), "b": draws.integers(0, 9, len(values)), name: values})
+    found = infer_schema(frame.assign(y=np.resize(["no", "yes"], len(values))), "y")
+    assert (name in found.passed) == passes
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "favourable"),
+    [
+        ("stroke", ["0", "1"], None),
+        ("heart_disease", ["no", "yes"], None),
+        ("default", ["1", "2"], None),  # which of them is bad?
+        ("two_year_recid", ["0", "1"], "0"),
+        ("credit_risk", ["bad", "good"], "good"),
+        ("hired", ["0", "1"], "1"),
+    ],
+)
+def test_that_something_bad_happens_is_never_favourable(name: str, values: list[str], favourable: str | None) -> None:
+    frame = table(job=["a", "b", "c"]).rename(columns={"y": name})
+    frame[name] = np.resize(values, ROWS)
+    assert infer_schema(frame, name).schema.label.favourable == favourable
+
+
+def test_a_step_that_is_too_small_is_told_one_that_is_not() -> None:
+    frame = table(money=np.linspace(-9e6, 9e6, ROWS).round(2), job=["a", "b", "c"])
+    with pytest.raises(EvenhandError, match=r"too many codes. Use 1 or more"):
+        infer_schema(frame, "y", steps={"money": 0.01})
+    assert attribute(infer_schema(frame, "y", steps={"money": 1}), "money").step == 1

@@ -88,7 +88,7 @@ def test_a_few_people_with_two_or_none_are_said_and_looked_at_as_they_are() -> N
     frame = people(**flags)
     found = infer_schema(frame, "y")
     assert attribute(found, "Race").categories == RACES
-    assert " ".join(found.notes["Race"]).count("1 rows have") == 2
+    assert " ".join(found.notes["Race"]).count("1 row has") == 2
     data = dataset_from(frame, "y")
     check_people(data, frame)
     outside = data.codes[:, data.schema.index("Race")] > 2
@@ -146,7 +146,7 @@ def test_a_derived_column_goes_along() -> None:
     age = attribute(found, "age")
     assert age.along == {"age_cat": in_bins(np.arange(age.domain[0], age.domain[1] + 1)).tolist()}
     assert "age_cat" not in found.schema.names
-    assert "For 1 values that no row has" in " ".join(found.notes["age"])
+    assert "For 1 value that no row has" in " ".join(found.notes["age"])
     assert infer_schema(frame, "y", ["age_cat"]).schema.protected == ["age"]
     check_people(dataset_from(frame, "y"), frame)
 
@@ -199,7 +199,7 @@ def test_the_split_of_the_table_is_found_and_used(tmp_path: Path) -> None:
     assert (found.schema.split.column, "split" in found.schema.names) == ("split", False)
     data = dataset_from(frame, "y")
     assert data.train.tolist() == (frame["split"] == "train").tolist()
-    assert data.schema.split.words.startswith("the table's own split: rows whose 'split' is 'train' train")
+    assert data.schema.split.words.startswith("the table's own split: rows with split = train are for training")
     assert infer_schema(people(split=np.resize(["left", "right"], ROWS)), "y").schema.split.column is None
 
 

@@ -1,6 +1,7 @@
 """`evenhand schema`: from a table to a schema file that can be corrected, checked and used."""
 
 import json
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -226,3 +227,71 @@ def test_columns_and_drop_choose_what_a_schema_is_about(evenhand: Command, table
     assert evenhand(*words, "--drop", "age,id", cwd=table.parent).returncode == 0
     assert Schema.load(table.parent / "people.toml").names == ["gender", "income", "job"]
     assert evenhand("schema", "check", "people.toml", cwd=table.parent).returncode == 0
+
+
+@pytest.mark.parametrize(("where", "name"), [(".", "inner"), ("..", "outer"), ("deep/..", "inner")])
+def test_the_folder_that_one_is_in_can_be_the_table(evenhand: Command, tmp_path: Path, where: str, name: str) -> None:
+    folder = tmp_path / "outer" / "inner"
+    (folder / "deep").mkdir(parents=True)
+    done = evenhand("schema", "infer", where, "--label", "ok", cwd=folder)
+    assert done.returncode == 2
+    assert f"{name} holds no saved Hugging Face dataset" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ("x", "Row 1, column 'w': 'x' is no weight"),
+        ("-1", "Row 1, column 'w': '-1' is no weight"),
+        ("", "Row 1, column 'w': '' is no weight"),
+        ("0", "All weights of people (column 'w') are 0"),
+    ],
+)
+def test_weights_that_are_none_are_refused(evenhand: Command, table: Path, weights: str, message: str) -> None:
+    frame = pd.read_csv(table, dtype=str)
+    frame.assign(w=weights).to_csv(table, index=False)
+    done = evenhand("schema", "infer", str(table), "--label", "approved", "--weight", "w")
+    assert (done.returncode, message in done.stderr) == (2, True)
+    assert not table.with_suffix(".toml").exists()
+
+
+def test_columns_that_say_nothing_share_a_line(evenhand: Command, table: Path) -> None:
+    frame = pd.read_csv(table, dtype=str)
+    frame.assign(**{f"same_{number}": "0" for number in range(30)}).to_csv(table, index=False)
+    done = evenhand("schema", "infer", str(table), "--label", "approved")
+    assert "- 30 columns have the same value in every row: same_0, same_1," in done.stdout
+    assert "same_29" not in done.stdout
+    assert "same_29" in table.with_suffix(".toml").read_text()
+
+
+def test_remarks_are_printed(evenhand: Command, table: Path) -> None:
+    frame = pd.read_csv(table)
+    frame.assign(born=2000 - frame["age"]).to_csv(table, index=False)
+    done = evenhand("schema", "infer", str(table), "--label", "approved")
+    assert "'born' follows from 'age'" in done.stdout
+    again = evenhand("schema", "infer", str(table), "--label", "approved", "--force", "--json")
+    assert "'born' follows from 'age'" in json.loads(again.stdout)["remarks"][0]
+
+
+def test_examples_in_the_help_can_be_copied(evenhand: Command) -> None:
+    shown = evenhand("schema", "infer", "--help").stdout.splitlines()
+    examples = [place for place, line in enumerate(shown) if line.strip().startswith("evenhand schema infer ")]
+    assert len(examples) == 3
+    assert all(not shown[place + 1].strip() for place in examples)
+
+
+@pytest.mark.parametrize(("columns", "said"), [("age", "only one column (age)"), ("approved", "no column to search")])
+def test_too_few_columns_are_said_with_the_options(evenhand: Command, table: Path, columns: str, said: str) -> None:
+    done = evenhand("schema", "infer", str(table), "--label", "approved", "--columns", columns)
+    assert said in done.stderr
+    assert done.stderr.strip().endswith("No other column is left: check --columns and --drop.")
+
+
+def test_a_note_about_a_table_is_said_once(evenhand: Command, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a command reads the table, and whatever becomes of Python's own record of what was said."""
+    table.write_text(table.read_text().replace("id,", "age,", 1))
+    monkeypatch.setattr("evenhand.data.dataset.load_dataset", lambda name: load_dataset(name) and load_dataset(name))
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        for command in (("infer", str(table), "--label", "approved"), ("check", str(table.with_suffix(".toml")))):
+            assert evenhand("schema", *command).stderr.count("note: In the table") == 1

@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel, Field, ValidationError
 
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
+from evenhand.mistakes import first_mistake
 
 WRITTEN = """\
 name = "people"
@@ -41,6 +44,15 @@ missing = { value = "", code = 2 }
 """
 
 
+class Settings(BaseModel):
+    """Settings of any kind."""
+
+    name: str
+    within: dict[str, float] = {}
+    texts: Annotated[list[str], Field(min_length=1)] = ["a"]
+    where: dict[str, str] = {}
+
+
 def mistake(folder: Path, old: str, new: str) -> str:
     assert WRITTEN.count(old) == 1
     (folder / "x.toml").write_text(WRITTEN.replace(old, new))
@@ -73,6 +85,9 @@ def mistake(folder: Path, old: str, new: str) -> str:
         ("[label]", '[split]\nseed = "1"\n[label]', r"line 6, column 1 .*must be a whole number, without quotes"),
         ('kind = "category"', 'kind = "catgory"', r"line 26, .*there is no kind 'catgory'; did you mean 'category'\?$"),
         ('kind = "category"', 'kind = "x"', r"there is no kind 'x'; known: category, ordered, number, pass\.$"),
+        ("[19, 79]", "[19]", r"line 14, column 1 .*domain needs two numbers: the smallest and the largest code\.$"),
+        ("[19, 79]", "[19, 40, 79]", r"line 14, column 1 .*domain needs two numbers"),
+        ('values = ["bad", "good"]', 'values = ["bad"]', r"line 7, column 1 .*values needs at least two labels\.$"),
         ('kind = "category"\n', "", r"line 24, column 1 \(attribute 3 \('job'\), kind\): this key is needed\.$"),
     ],
 )  # fmt: skip
@@ -89,3 +104,17 @@ def test_a_list_of_tables_by_another_name(tmp_path: Path) -> None:
 def test_what_is_right_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(WRITTEN.replace("stride = 2", "stride = 50"))
     assert Schema.load(tmp_path / "x.toml").attributes[1].stride == 50
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"name": "a", "within": 10}, "write within = { age = 10 }"),
+        ({"name": "a", "texts": []}, "it needs at least 1 entry, not 0"),
+        ({"name": "a", "where": 3}, "it must be a table of keys and values"),
+    ],
+)
+def test_settings_are_refused_without_the_words_of_pydantic(settings: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        Settings.model_validate(settings)
+    assert first_mistake(error.value, Settings)[1] == reason

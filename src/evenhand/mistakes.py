@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 from evenhand.errors import nearest
 
 Location = tuple[int | str, ...]
+EXAMPLES = {"within": "within = { age = 10 }"}  # of settings that are tables
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> tuple[Location, str]:
@@ -26,6 +27,12 @@ def mistake_text(entry: Any, known: list[str]) -> str:
         return "it is needed, but missing"
     if entry["type"] == "value_error":  # our own words
         return str(entry["msg"]).removeprefix("Value error, ").rstrip(".")
+    if entry["type"] in ("dict_type", "model_type", "model_attributes_type"):
+        name = str(entry["loc"][-1]) if entry["loc"] else ""
+        return f"write {EXAMPLES[name]}" if name in EXAMPLES else "it must be a table of keys and values"
+    if entry["type"] == "too_short":
+        least = entry["ctx"]["min_length"]
+        return f"it needs at least {least} {'entry' if least == 1 else 'entries'}, not {entry['ctx']['actual_length']}"
     words = str(entry["msg"]).replace("Input should", "it must", 1)
     return f"{words[:1].lower()}{words[1:]}"
 

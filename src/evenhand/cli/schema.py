@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from evenhand.data.infer import Inferred
     from evenhand.data.schema_check import Checked
 
+FEW_SAME = 3  # columns without any information that are named one by one
+SHOWN_SAME = 8  # of more, so many are named
+SAME_VALUE = "it has the same value in every row"
+
 schema_app = typer.Typer(
     no_args_is_help=True,
     help="Schema files for your own tables: evenhand schema infer people.csv --label approved.",
@@ -79,16 +83,18 @@ def infer(
     gives up to 1,000 values, else in a round step, which the file says.
 
     Examples:
-      evenhand schema infer people.csv --label approved -p gender,ethnicity -o people.toml
+      evenhand schema infer people.csv --label approved -p gender,ethnicity
 
-      evenhand schema infer people.parquet --label hired --step income=100 --width age=5
+      evenhand schema infer a.parquet --label hired --step pay=100 --width age=5
 
-      evenhand schema infer people.csv --label approved --columns gender,age,income
+      evenhand schema infer people.csv --label approved --columns gender,age,pay
     """
     from evenhand.data.infer import infer_file
     from evenhand.files import write_text
 
-    out = out or table.with_name(table.name.partition(".")[0] + ".toml")
+    if table.name in ("", ".."):  # the folder that one is in, or that above it
+        table = table.resolve()
+    out = out or _beside(table)
     _check_out(out, force=force)
     inferred = infer_file(
         table,
@@ -128,6 +134,13 @@ def check(schema: SchemaFile, as_json: Json = False) -> None:
         typer.echo(json.dumps(checked.as_dict(), indent=2, ensure_ascii=False))
     else:
         _print_checked(schema, checked)
+
+
+def _beside(table: Path) -> Path:
+    """The schema file of a table where no other is named."""
+    if not table.name:
+        raise EvenhandError(f"{table} is no table. Name a file, or a folder of a saved Hugging Face dataset.")
+    return table.with_name((table.name.partition(".")[0] or table.name.strip(".")) + ".toml")
 
 
 def _check_out(out: Path, *, force: bool) -> None:
@@ -179,6 +192,7 @@ def _inferred_json(inferred: "Inferred", out: Path) -> dict[str, Any]:
             }
             for attribute in schema.attributes
         ],
+        "remarks": inferred.remarks,
         "passed": inferred.passed,
         "set_aside": inferred.set_aside,
     }
@@ -216,12 +230,26 @@ def _print_inferred(inferred: "Inferred", out: Path) -> None:
     ):
         if columns:
             console.print(Text(f"\n{heading}", style="bold"))
-        for column, reason in columns.items():
-            console.print(Text(f"- {column.strip() or 'a column'}: {reason}"))
+        for line in _reasons(columns):
+            console.print(Text(f"- {line}"))
     if inferred.protected_guessed:
         names = ", ".join(schema.protected) or "none found"
         console.print(Text(f"\nProtected attributes were guessed by their names ({names}): please check."))
+    for remark in inferred.remarks:
+        console.print(Text(f"\n{remark}"))
     typer.echo(f"\nwrote {out}\nnext: read it, then `evenhand schema check {out}`")
+
+
+def _reasons(columns: dict[str, str]) -> list[str]:
+    """Why columns are not searched, in lines; those that say nothing share one, since wide tables have hundreds."""
+    same = [column for column, reason in columns.items() if reason.startswith(SAME_VALUE)]
+    if len(same) <= FEW_SAME:
+        same = []
+    lines = [f"{column.strip() or 'a column'}: {reason}" for column, reason in columns.items() if column not in same]
+    if same:
+        shown = ", ".join(same[:SHOWN_SAME]) + (", …" if len(same) > SHOWN_SAME else "")
+        lines.append(f"{len(same)} columns have the same value in every row: {shown}")
+    return lines
 
 
 def values_text(attribute: "Attribute") -> str:

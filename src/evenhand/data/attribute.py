@@ -220,9 +220,8 @@ class Attribute(BaseModel):
     def encode(self, raw: "pd.Series", notation: Notation = USUAL) -> NDArray[np.int32]:
         """Raw values to codes, out-of-domain ones included: what a network is trained on."""
         values = raw.astype("string").str.strip()
-        absent = values.isna() | (values == "")
-        if self.missing is not None:
-            absent |= values.isin([text.strip() for text in as_list(self.missing.value)])
+        marks = {"", *(text.strip() for text in as_list(self.missing.value))} if self.missing is not None else {""}
+        absent = values.isna() | values.isin(marks - self._listed)
         codes = np.empty(len(values), dtype=np.int32)
         if absent.any():
             if self.missing is None:
@@ -238,15 +237,21 @@ class Attribute(BaseModel):
             codes[present] = self._encode_categories(values[present])
         return codes
 
+    @property
+    def _listed(self) -> set[str]:
+        """The raw values that categories list; empty text may be one, in a table that tells it from a missing value."""
+        return {value.strip() for group in self.categories for value in as_list(group)}
+
     def encode_columns(self, columns: "Sequence[pd.Series]") -> NDArray[np.int32]:
         """Columns of 0 and 1 to codes; people with several 1s, or with none where no category is for that, to one more.
 
-        That code lies outside the domain: no sample is made with it.
+        So are people with a missing cell. That code lies outside the domain: no sample is made with it.
         """
-        ones = np.stack([_is_one(column, self) for column in columns], axis=1)
-        codes = np.where(ones.sum(axis=1) == 1, ones.argmax(axis=1), len(self.categories))
+        numbers = np.stack([_flags(column, self) for column in columns], axis=1)  # nan: missing
+        ones, gaps = numbers == 1, np.isnan(numbers).any(axis=1)
+        codes = np.where((ones.sum(axis=1) == 1) & ~gaps, ones.argmax(axis=1), len(self.categories))
         if len(self.categories) > len(self.columns):
-            codes[~ones.any(axis=1)] = len(self.columns)
+            codes[~ones.any(axis=1) & ~gaps] = len(self.columns)
         return codes.astype(np.int32)
 
     def _encode_numbers(self, values: "pd.Series", notation: Notation) -> NDArray[np.int32]:
@@ -277,7 +282,7 @@ class Attribute(BaseModel):
             first = int(np.argmax(wrong))
             raise EvenhandError(
                 f"Row {int(values.index[first]) + 1}, column '{self.column}': '{values.iloc[first]}' {reason} "
-                f"of '{self.name}'. Correct the value or the schema ({int(wrong.sum()):,} such values)."
+                f"of '{self.name}'. Correct the value or the schema ({such_values(int(wrong.sum()))})."
             )
 
     def text(self, code: int) -> str:
@@ -303,7 +308,7 @@ class Attribute(BaseModel):
         if self.words:
             return self.words[code]
         group = as_list(self.categories[code])
-        return "other" if ANY_OTHER in group else group[0].strip()
+        return "other" if ANY_OTHER in group else group[0].strip() or "(empty)"
 
     def sentence(self, code: int) -> str:
         """The value as part of a sentence about a person: `age 30–39`."""
@@ -328,12 +333,15 @@ class Attribute(BaseModel):
         return (None if lowest else code * self.width, None if highest else (code + 1) * self.width)
 
 
-def _is_one(column: "pd.Series", attribute: Attribute) -> NDArray[np.bool_]:
-    """(n,) where a column of 0 and 1 says 1."""
-    texts = column.astype("string").str.strip().str.lower().replace({"true": "1", "false": "0"}).fillna("")
-    numbers = numbers_in_text(texts, USUAL)
-    attribute._reject(texts, ~np.isin(numbers, (0, 1)), "is neither 0 nor 1, as all columns must be")
-    return np.asarray(numbers == 1)
+def _flags(column: "pd.Series", attribute: Attribute) -> NDArray[np.float64]:
+    """(n,) what a column of 0 and 1 says; not a number where it says nothing, also in words that pandas reads so."""
+    from evenhand.data.facts import PANDAS_MISSING
+
+    texts = column.astype("string").str.strip().fillna("")
+    gaps = texts.isin(["", *PANDAS_MISSING]).to_numpy(dtype=bool)
+    numbers = numbers_in_text(texts.str.lower().replace({"true": "1", "false": "0"}), USUAL)
+    attribute._reject(texts, ~np.isin(numbers, (0, 1)) & ~gaps, "is neither 0 nor 1, as all columns must be")
+    return np.where(gaps, np.nan, numbers)
 
 
 def _with_own_missing(values: dict[str, Any]) -> dict[str, Any]:
@@ -362,6 +370,11 @@ def numbers_in_text(texts: "pd.Series", notation: Notation) -> NDArray[np.float6
 
     parsed = pd.to_numeric(notation.plain(texts), errors="coerce")
     return np.asarray(parsed.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def such_values(count: int) -> str:
+    """How many values have the same mistake."""
+    return "1 such value" if count == 1 else f"{count:,} such values"
 
 
 def repeated(values: list[str]) -> list[str]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import Attribute, numbers_in_text, repeated
+from evenhand.data.attribute import Attribute, numbers_in_text, repeated, such_values
+from evenhand.data.notation import Notation
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, nearest, unknown_name
 
@@ -32,6 +33,7 @@ class Dataset:
     train: NDArray[np.bool_]  # (rows,) false for held-out rows
     frame: "pd.DataFrame | None" = None  # the table as it was read, with columns that are no attributes too
     weights: NDArray[np.float64] | None = None  # (rows,) how many people each row stands for; None: each for one
+    from_csv: bool = False  # the frame has text in which a program that reads the file finds types and missing values
 
     @property
     def name(self) -> str:
@@ -58,7 +60,7 @@ class Dataset:
         """What turns codes, exact ones too, into rows of the table."""
         from evenhand.data.decoding import Decoder
 
-        return Decoder(self.schema, self.beyond)
+        return Decoder(self.schema, self.beyond, self.frame)
 
     @cached_property
     def _exactly(self) -> "tuple[NDArray[np.int32], list[Beyond | None]]":
@@ -67,12 +69,12 @@ class Dataset:
 
         if self.frame is None:
             return self.clipped, [None] * len(self.schema.attributes)
-        grid, exact = Decoder(self.schema), self.clipped.copy()
+        grid, exact = Decoder(self.schema, frame=self.frame), self.clipped.copy()
         behind: list[Beyond | None] = []
         beyond: Beyond | None
         for index, attribute in enumerate(self.schema.attributes):
             notation = notation_for(self.frame[attribute.raw_columns[0]], self.schema.notation)
-            cells = cells_of(attribute, self.frame, notation)
+            cells = cells_of(attribute, self.frame, notation, from_csv=self.from_csv)
             if attribute.kind == "pass":
                 exact[:, index], beyond = passed(attribute.column, cells[attribute.column])
             else:
@@ -104,7 +106,7 @@ class Dataset:
         if self.frame is None:
             return numbers_of(attribute, self.clipped[:, index])
         notation = notation_for(self.frame[attribute.column], self.schema.notation)
-        cells = cells_of(attribute, self.frame, notation)[attribute.column]
+        cells = cells_of(attribute, self.frame, notation, from_csv=self.from_csv)[attribute.column]
         return np.asarray(pd.to_numeric(cells).to_numpy(dtype=np.float64, na_value=np.nan))
 
     def compared_within(self, distances: dict[str, float], protected: list[str]) -> "Dataset":
@@ -155,16 +157,20 @@ def load_schema(name_or_path: str) -> Schema:
 
 def load_dataset(name_or_path: str) -> Dataset:
     """A built-in data set by name, or the table that a schema file names."""
-    from evenhand.data.tables import read_table
-
     path = schema_path(name_or_path)
     schema = Schema.load(path)
-    frame = read_table(path.parent / schema.file, schema.separator)
-    return encode(schema, frame)
+    return read_dataset(schema, path.parent / schema.file)
 
 
-def encode(schema: Schema, frame: "pd.DataFrame") -> Dataset:
-    """Codes and labels of a raw table."""
+def read_dataset(schema: Schema, table: Path) -> Dataset:
+    """The table in a file or folder, read by a schema."""
+    from evenhand.data.tables import is_csv, read_table
+
+    return encode(schema, read_table(table, schema.separator), from_csv=is_csv(table))
+
+
+def encode(schema: Schema, frame: "pd.DataFrame", *, from_csv: bool = False) -> Dataset:
+    """Codes and labels of a raw table; one of a CSV file is text, one in memory has the cells that a model is given."""
     from evenhand.data.raw import notation_for
     from evenhand.data.tables import text_column
 
@@ -172,7 +178,7 @@ def encode(schema: Schema, frame: "pd.DataFrame") -> Dataset:
     wanted += [column for column in (schema.split.column, schema.weight) if column is not None]
     _check_columns(schema, wanted, list(map(str, frame.columns)))
     if frame.empty:
-        raise EvenhandError(f"The table of {schema.name} has no rows.")
+        raise EvenhandError(f"{_table_of(schema)} has no rows.")
     train = _train_mask(schema, frame)
     if not train.any():
         raise EvenhandError(
@@ -190,7 +196,7 @@ def encode(schema: Schema, frame: "pd.DataFrame") -> Dataset:
         text, notation = text_column(frame[attribute.column]), notation_for(frame[attribute.column], schema.notation)
         codes[:, index] = attribute.encode(text, notation)
     labels = _labels(schema, text_column(frame[schema.label.column]))
-    return Dataset(schema, codes, labels, train, frame, _weights(schema, frame))
+    return Dataset(schema, codes, labels, train, frame, _weights(schema, frame), from_csv)
 
 
 def _train_mask(schema: Schema, frame: "pd.DataFrame") -> NDArray[np.bool_]:
@@ -204,24 +210,33 @@ def _train_mask(schema: Schema, frame: "pd.DataFrame") -> NDArray[np.bool_]:
 
 
 def _weights(schema: Schema, frame: "pd.DataFrame") -> NDArray[np.float64] | None:
-    """(rows,) the sampling weights, checked: a number for each row, none below 0, not all 0."""
+    """(rows,) the sampling weights of a table, if it has any."""
     if schema.weight is None:
         return None
+    remedy = f'take weight = "{schema.weight}" out of the schema'
+    return sampling_weights(frame, schema.weight, schema.notation, remedy, of=schema.name)
+
+
+def sampling_weights(
+    frame: "pd.DataFrame", column: str, notation: Notation, remedy: str, *, of: str = "the table"
+) -> NDArray[np.float64]:
+    """(rows,) the numbers of a column of weights, checked: one for each row, none below 0, not all 0."""
     from evenhand.data.raw import notation_for
     from evenhand.data.tables import text_column
 
-    text = text_column(frame[schema.weight]).fillna("").str.strip()
-    weights = numbers_in_text(text, notation_for(frame[schema.weight], schema.notation))
+    text = text_column(frame[column]).fillna("").str.strip()
+    weights = numbers_in_text(text, notation_for(frame[column], notation))
     wrong = ~np.isfinite(weights) | (weights < 0)
     if wrong.any():
-        row = int(np.argmax(wrong))
+        row, count = int(np.argmax(wrong)), int(wrong.sum())
         raise EvenhandError(
-            f"Row {row + 1}, column '{schema.weight}': '{text.iloc[row]}' is no weight, which is a number that is not "
-            f'negative. Correct the value, or take weight = "{schema.weight}" out of the schema '
-            f"({int(wrong.sum()):,} such values)."
+            f"Row {row + 1}, column '{column}': '{text.iloc[row]}' is no weight, which is a number that is not "
+            f"negative. Correct the value, or {remedy} ({such_values(count)})."
         )
     if not weights.any():
-        raise EvenhandError(f"All weights of {schema.name} (column '{schema.weight}') are 0, so nobody counts.")
+        raise EvenhandError(
+            f"All weights of {of} (column '{column}') are 0, so nobody counts. Correct them, or {remedy}."
+        )
     return weights
 
 
@@ -240,6 +255,11 @@ def _as_in_table(attribute: Attribute, frame: "pd.DataFrame") -> Attribute:
     return attribute.model_copy(update={"type": kinds.get(kind)})
 
 
+def _table_of(schema: Schema) -> str:
+    """A table at the start of a sentence; one in memory is called just that."""
+    return "The table" if schema.name == "table" else f"The table of {schema.name}"
+
+
 def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> None:
     absent = [column for column in wanted if column not in present]
     if absent:
@@ -247,14 +267,12 @@ def _check_columns(schema: Schema, wanted: list[str], present: list[str]) -> Non
         meant = [f"'{close}' for '{column}'" for column in absent if (close := nearest(column, free))]
         hint = f" Did you mean {', '.join(meant)}?" if meant else ""
         raise EvenhandError(
-            f"The table of {schema.name} has no column {', '.join(map(repr, absent))}.{hint} "
-            f"It has: {', '.join(present)}."
+            f"{_table_of(schema)} has no column {', '.join(map(repr, absent))}.{hint} It has: {', '.join(present)}."
         )
     twice = [column for column in repeated(present) if column in wanted]
     if twice:
         raise EvenhandError(
-            f"The table of {schema.name} has several columns called {', '.join(map(repr, twice))}. "
-            "Rename all but one of them."
+            f"{_table_of(schema)} has several columns called {', '.join(map(repr, twice))}. Rename all but one of them."
         )
 
 

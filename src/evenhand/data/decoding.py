@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, multiples
+from evenhand.data.notation import number_text
 from evenhand.data.raw import Beyond, joined
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
@@ -20,13 +21,19 @@ TRUE, FALSE = ("true", "1", "yes"), ("false", "0", "no")
 class Decoder:
     """Turns (n, d) codes into a data frame with the columns and types of the table.
 
-    With what lies `beyond` each domain, codes beyond it stand for the raw values of the table itself.
+    With what lies `beyond` each domain, codes beyond it stand for the raw values of the table itself. With the table's
+    `frame` columns come in its order, and its categorical ones are of the same type.
     """
 
-    def __init__(self, schema: Schema, beyond: Sequence[Beyond | None] | None = None) -> None:
+    def __init__(
+        self, schema: Schema, beyond: Sequence[Beyond | None] | None = None, frame: pd.DataFrame | None = None
+    ) -> None:
         self.schema = schema
         behind = beyond or [None] * len(schema.attributes)
-        self._columns = [_Column(*pair) for pair in zip(schema.attributes, behind, strict=True)]
+        types = [] if frame is None else zip(map(str, frame.columns), frame.dtypes, strict=True)
+        kinds = {name: kind for name, kind in types if isinstance(kind, pd.CategoricalDtype)}
+        self._columns = [_Column(*pair, kinds) for pair in zip(schema.attributes, behind, strict=True)]
+        self._order = [] if frame is None else list(map(str, frame.columns))
 
     def frame(self, codes: NDArray[np.int32]) -> pd.DataFrame:
         """(n, d) codes as raw values; a column that several attributes read has the first's.
@@ -37,7 +44,8 @@ class Decoder:
         for column, values in zip(self._columns, codes.T, strict=True):
             for name, cells in column.cells(values).items():
                 columns.setdefault(name, cells)
-        return pd.DataFrame(columns, copy=False)
+        ordered = {name: columns[name] for name in self._order if name in columns}
+        return pd.DataFrame(ordered | columns, copy=False)
 
     def cells(self, index: int, codes: NDArray[np.int32]) -> dict[str, Any]:
         """(n,) codes of one attribute as raw values, by column."""
@@ -46,7 +54,7 @@ class Decoder:
 
 def values_of(attribute: Attribute) -> Any:
     """(codes of the domain,) the raw value that stands for each code of an attribute in one column."""
-    return _Column(attribute, None).cells(np.arange(attribute.domain[0], attribute.domain[1] + 1))[attribute.column]
+    return _Column(attribute, None, {}).cells(np.arange(attribute.domain[0], attribute.domain[1] + 1))[attribute.column]
 
 
 def numbers_of(attribute: Attribute, codes: NDArray[Any]) -> NDArray[np.float64]:
@@ -67,6 +75,23 @@ def numbers_of(attribute: Attribute, codes: NDArray[Any]) -> NDArray[np.float64]
     if float(attribute.width).is_integer():
         return multiples(codes, attribute.width) + (attribute.width - 1) // 2
     return multiples(2 * codes + 1, attribute.width / 2)
+
+
+def check_within(attribute: Attribute) -> None:
+    """A distance must reach from each value of the domain to the next, or some people are compared with nobody."""
+    if attribute.within is None:
+        return
+    low, high = attribute.span
+    values = np.unique(numbers_of(attribute, np.arange(low, high + 1)))
+    gaps = np.diff(values)
+    if len(gaps) and attribute.within < gaps.max() * (1 - 1e-9):
+        widest = int(gaps.argmax())
+        raise EvenhandError(
+            f"'{attribute.name}' is compared within {number_text(attribute.within)}, but its values are up to "
+            f"{number_text(float(gaps.max()))} apart ({number_text(float(values[widest]))} and "
+            f"{number_text(float(values[widest + 1]))}), so some people would be compared with nobody. Give a within "
+            "of at least that, or the attribute a smaller step or narrower bins in the schema."
+        )
 
 
 def _middles(attribute: Attribute) -> NDArray[np.float64]:
@@ -95,14 +120,16 @@ def _names_for_others() -> Iterator[str]:
 class _Column:
     """The raw values of one attribute, by column of the table."""
 
-    def __init__(self, attribute: Attribute, beyond: Beyond | None) -> None:
-        self._attribute, self._beyond = attribute, beyond
+    def __init__(self, attribute: Attribute, beyond: Beyond | None, kinds: dict[str, pd.CategoricalDtype]) -> None:
+        self._attribute, self._beyond, self._kinds = attribute, beyond, kinds
         self._low, self._high = attribute.domain
         whole = attribute.size <= LARGEST_TABLE
         self._grid = self._of_domain(np.arange(self._low, self._high + 1)) if whole else None
         self._all = None
         if beyond is not None and self._grid is not None:
-            self._all = {name: joined(values, beyond.cells[name]) for name, values in self._grid.items()}
+            self._all = {
+                name: self._as_in_table(name, joined(values, beyond.cells[name])) for name, values in self._grid.items()
+            }
 
     def cells(self, codes: NDArray[Any]) -> dict[str, Any]:
         """(n,) the raw value of each code, by column."""
@@ -115,13 +142,25 @@ class _Column:
         if self._all is not None:
             places = np.where(outside, numbers + self._attribute.size, inside - self._low)
             return _taken(self._all, places)
-        meant = {name: np.asarray(values, dtype=np.float64) for name, values in self._of_domain(inside).items()}
-        for name, values in meant.items():
-            values[outside] = self._beyond.cells[name].to_numpy()[numbers[outside]]
+        meant: dict[str, Any] = {}
+        for name, values in self._of_domain(inside).items():
+            own = self._beyond.cells[name].to_numpy()[numbers[outside]]
+            meant[name] = np.array(values, dtype=np.result_type(np.asarray(values), own))
+            meant[name][outside] = own
         return meant
 
+    def _as_in_table(self, name: str, values: Any) -> Any:
+        """Values of a categorical column with all categories of the table, in its order."""
+        kind = self._kinds.get(name)
+        if kind is None or not pd.Series(values).dropna().isin(kind.categories).all():
+            return values
+        return pd.Categorical(values, dtype=kind)
+
     def _of_domain(self, codes: NDArray[Any]) -> dict[str, Any]:
-        """(n,) what codes of the domain mean."""
+        """(n,) what codes of the domain mean, by column."""
+        return {name: self._as_in_table(name, values) for name, values in self._meant(codes).items()}
+
+    def _meant(self, codes: NDArray[Any]) -> dict[str, Any]:
         attribute, places = self._attribute, np.asarray(codes) - self._low
         if attribute.kind == "pass" and self._beyond is not None:  # the first value beyond stands for all of them
             return {name: cells.array.take(places) for name, cells in self._beyond.cells.items()}

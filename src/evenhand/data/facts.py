@@ -65,7 +65,7 @@ def facts_of(column: pd.Series, *, from_csv: bool, markers: bool = True, notatio
     """The facts of a column; one of a CSV file is text that pandas would find types in."""
     text = text_column(column)
     written = text.value_counts(sort=False)
-    found = _Values(str(column.name), len(text), written, notation, from_csv=from_csv and markers)
+    found = _Values(str(column.name), len(text), written, notation, from_csv=from_csv, markers=markers)
     arrow = _arrow_type(column)
     if isinstance(column.dtype, pd.CategoricalDtype) and _is_text(arrow):
         return found.text("category", [str(value) for value in column.cat.categories], ordered=bool(column.cat.ordered))
@@ -74,11 +74,11 @@ def facts_of(column: pd.Series, *, from_csv: bool, markers: bool = True, notatio
     if pa.types.is_boolean(arrow) or (from_csv and found.all_booleans()):
         return found.text("boolean")
     numbers = found.numbers(markers=markers)
-    if numbers is None or (_is_text(arrow) and not from_csv and len(found.counts) <= MOST_CATEGORIES):
+    if numbers is None or (_is_text(arrow) and not from_csv):  # text in memory stays text, also 01067
         return found.text("text")
     if pa.types.is_floating(arrow) or pa.types.is_decimal(arrow):
         return found.numeric(*numbers, kind="float")
-    return found.numeric(*numbers, kind="text" if _is_text(arrow) and not from_csv else None)
+    return found.numeric(*numbers, kind=None)
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -96,16 +96,18 @@ def _arrow_type(column: pd.Series) -> pa.DataType:
 class _Values:
     """The distinct values of a column, told apart from what stands for a missing one."""
 
-    def __init__(self, name: str, rows: int, written: pd.Series, notation: Notation, *, from_csv: bool) -> None:
+    def __init__(
+        self, name: str, rows: int, written: pd.Series, notation: Notation, *, from_csv: bool, markers: bool
+    ) -> None:
         self.name, self.rows, self.notation = name, rows, notation
         self.counts: dict[str, int] = {}
         self.written: dict[str, list[str]] = {}
         self.markers: list[str] = []
         for raw, count in sorted(written.items(), key=lambda entry: -entry[1]):
             value = str(raw).strip()
-            if from_csv and value in PANDAS_MISSING:
+            if from_csv and markers and value in PANDAS_MISSING:
                 self.markers.append(value)
-            elif value:
+            elif value or not from_csv:
                 self.counts[value] = self.counts.get(value, 0) + int(count)
                 self.written.setdefault(value, []).append(str(raw))
 

@@ -11,18 +11,19 @@ from typing import Any
 import pandas as pd
 
 from evenhand.data.column_names import check_unique, column_called, is_nameless, unique_names
-from evenhand.data.dataset import Dataset, encode
+from evenhand.data.dataset import Dataset, encode, sampling_weights
 from evenhand.data.facts import facts_of
 from evenhand.data.infer_attributes import Attributes, attributes_of
 from evenhand.data.infer_columns import Found, SetAside, decide
 from evenhand.data.infer_label import infer_label, infer_protected
 from evenhand.data.infer_notation import find_notation
 from evenhand.data.infer_numbers import Wish
+from evenhand.data.infer_remarks import remarks_on
 from evenhand.data.infer_split import find_split
 from evenhand.data.notation import USUAL, Notation
 from evenhand.data.schema import Schema
 from evenhand.data.schema_text import Described, schema_text
-from evenhand.data.tables import as_frame, find_separator, header_note, read_table, saved_split
+from evenhand.data.tables import as_frame, find_separator, header_note, is_csv, read_table, saved_split
 from evenhand.errors import EvenhandError
 
 MANY_VALUES = 100
@@ -52,6 +53,7 @@ class Inferred:
     passed: dict[str, str]  # by column: why no search moves in it; a model that reads it is given it as it stands
     set_aside: dict[str, str]  # by column: why it is no attribute
     protected_guessed: bool  # by their names, since none were given
+    remarks: list[str] = field(default_factory=list)  # about columns that may belong together
 
     @cached_property
     def schema(self) -> Schema:
@@ -148,7 +150,7 @@ def infer_file(
         raise EvenhandError(f"--split is for a folder of a Hugging Face DatasetDict; {path} is none.")
     elif not path.exists():
         raise EvenhandError(f"There is no table {path}.")
-    from_csv = path.is_file() and path.suffix != ".parquet"
+    from_csv = is_csv(path)
     separator = separator or (find_separator(path) if from_csv else ",")
     frame = read_table(path, separator)
     where = os.path.relpath(path, beside) if beside is not None else path.name
@@ -173,13 +175,16 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], note: str
     notation = find_notation(frame, top["separator"]) if "separator" in top else None
     top = top | {sign: text for sign, text in asdict(notation or USUAL).items() if text != getattr(USUAL, sign)}
     top |= {} if request.weight is None else {"weight": request.weight}
+    if request.weight is not None:
+        remedy = "choose another column of weights, or none"
+        sampling_weights(frame, request.weight, notation or USUAL, remedy, of=top["name"])
     label, label_notes = infer_label(frame[request.label], request.favourable)
     split = find_split(frame, [request.label, request.weight or "", *(request.protected or [])])
     columns = [column for column in map(str, frame.columns) if column not in (request.label, request.weight)]
     if split is not None:
         columns.remove(split[0])
     decisions = {column: _decided(frame[column], request.wish(column), notation) for column in columns}
-    attributes = attributes_of(frame, decisions, notation or USUAL)
+    attributes = attributes_of(frame, decisions, notation)
     _check_use(request, attributes)
     found = attributes.found
     protected = _protected(request, list(map(str, frame.columns)), attributes)
@@ -189,8 +194,9 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], note: str
     guessed = not request.protected
     names = unique_names(list(found))
     about = _about(len(frame), guessed, [names[key] for key in protected], notation or USUAL)
+    together = remarks_on(frame, attributes, protected, notation)
     text = schema_text(
-        Described(top, [*about, *remarks]),
+        Described(top, [*about, *remarks, *together]),
         Described(label, label_notes),
         None if split is None else split[1],
         [Described(_named(names[key], key, decision), decision.notes) for key, decision in found.items()],
@@ -198,7 +204,7 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], note: str
         attributes.set_aside,
     )
     notes = {names[key]: decision.notes for key, decision in found.items()}
-    return Inferred(text, len(frame), label_notes, notes, attributes.passed, attributes.set_aside, guessed)
+    return Inferred(text, len(frame), label_notes, notes, attributes.passed, attributes.set_aside, guessed, together)
 
 
 def _remarks(note: str | None, left_out: list[str]) -> list[str]:
@@ -229,7 +235,7 @@ def _check(frame: pd.DataFrame, request: Request) -> Request:
 def _protected(request: Request, columns: list[str], attributes: Attributes) -> list[str]:
     """The keys of the attributes to protect: named by a column, by what several columns share, or guessed."""
     if not request.protected:
-        return infer_protected(attributes.searched)
+        return infer_protected({key: attributes.categories_together(key) for key in attributes.searched})
     known = list(dict.fromkeys([*columns, *attributes.found]))
     keys: dict[str, None] = {}
     for name in request.protected:
@@ -255,10 +261,10 @@ def _check_use(request: Request, attributes: Attributes) -> None:
         if key not in attributes.found or attributes.found[key].entry["kind"] != "number":
             raise EvenhandError(f"The column '{column}' does not hold numbers, so it has no step or width.")
     if len(attributes.searched) < 2:
+        columns = f"only one column ({attributes.searched[0]})" if attributes.searched else "no column"
         why = "; ".join(f"{column}: {reason}" for column, reason in unsearched.items())
-        raise EvenhandError(
-            f"The table has {len(attributes.searched)} columns to search over, but two are needed. Set aside: {why}."
-        )
+        rest = f"Set aside: {why}." if why else "No other column is left: check --columns and --drop."
+        raise EvenhandError(f"The table has {columns} to search over, but two are needed. {rest}")
 
 
 def _useless(column: str, reason: str, *, protected: bool) -> EvenhandError:
@@ -275,6 +281,8 @@ def _useless(column: str, reason: str, *, protected: bool) -> EvenhandError:
 def _decided(column: pd.Series, wish: Wish, notation: Notation | None) -> Found | SetAside:
     if is_nameless(str(column.name)):
         return SetAside("it has no name in the table", passes=False)
+    if column.dtype.kind == "c":
+        return SetAside("it holds complex numbers", passes=False)
     try:
         facts = facts_of(column, from_csv=notation is not None, notation=notation or USUAL)
     except EvenhandError:

@@ -25,31 +25,35 @@ class Attributes:
         """The keys of the attributes that a search may move in, or compare."""
         return [key for key in self.found if key not in self.passed]
 
+    def categories_together(self, key: str) -> list[str]:
+        """The categories of an attribute that stands in columns of 0 and 1; none of another."""
+        entry = self.found[key].entry
+        return list(entry["categories"][: len(entry["columns"])]) if "columns" in entry else []
 
-def attributes_of(frame: pd.DataFrame, decisions: dict[str, Found | SetAside], notation: Notation) -> Attributes:
+
+def attributes_of(frame: pd.DataFrame, decisions: dict[str, Found | SetAside], notation: Notation | None) -> Attributes:
     """The attributes that columns make, after each has been looked at by itself."""
     groups = {column: group for group in find_groups(frame, decisions) for column in group.columns}
-    alone = {
-        column: decision
+    founds = {
+        groups[column].name if column in groups else column: groups[column].found if column in groups else decision
         for column, decision in decisions.items()
-        if isinstance(decision, Found) and column not in groups
+        if isinstance(decision, Found)
     }
-    pairs = find_pairs(frame, alone, notation)
+    pairs = find_pairs(frame, founds, notation)
+    base_of = {other.name: base for base, others in pairs.items() for other in others}
     attributes = Attributes()
-    attributes.home.update({other.column: base for base, others in pairs.items() for other in others})
     for position, (column, decision) in enumerate(decisions.items(), 1):
         if isinstance(decision, SetAside):
             _pass(attributes, column if column.strip() else f"column {position}", decision)
-        elif column in groups:
-            group = groups[column]
-            attributes.home[column] = group.name
-            attributes.found.setdefault(group.name, group.found)
-        elif column not in attributes.home:
-            attributes.found[column] = decision
-            attributes.home[column] = column
-            for other in pairs.get(column, []):
-                decision.entry.setdefault("along", {})[other.column] = other.values
-                decision.notes.append(other.note)
+            continue
+        key = groups[column].name if column in groups else column
+        attributes.home[column] = base_of.get(key, key)
+        if key not in base_of:
+            attributes.found.setdefault(key, founds[key])
+    for key, others in pairs.items():
+        for other in others:
+            founds[key].entry.setdefault("along", {}).update(other.values)
+            founds[key].notes.append(other.note)
     return attributes
 
 

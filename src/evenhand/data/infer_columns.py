@@ -4,19 +4,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER
 from evenhand.data.facts import LARGEST_INTEGER, MOST_CATEGORIES, PANDAS_MISSING, Facts
 from evenhand.data.infer_notation import odd_numbers
 from evenhand.data.infer_numbers import Wish, number_entry, numbers_in, short
-from evenhand.data.known_names import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, words_of
+from evenhand.data.known_names import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, PROTECTED_NAMES, words_of
 from evenhand.data.known_orders import in_known_order
 from evenhand.data.schema_text import suggested_words
 
 LEAST_COVER = 0.5  # of the rows, by the categories that are kept apart
 FEWEST_ROWS = 20  # below, nothing is called an identifier
 IDENTIFIER_SHARE = 0.95  # distinct values per row
+MORE_THAN_AGES = 150  # rows from which on whole numbers without a gap, each once, only count
+FEWEST_DAYS = 3  # different ones, all of them dates
+EARLIEST, LATEST = 19000101, 21001231
 FEW_CODES = 20
 LONG_NUMBER = 10**8  # from here on, nearly all different and equally long: telephone numbers and the like
 UNKNOWN_CODES = (9, 99, 999, -9, -99, -999, 77, 88)  # what surveys write for no answer
@@ -67,7 +71,7 @@ def _decide_numbers(facts: Facts, wish: Wish) -> Found | SetAside:
     if facts.whole and np.abs(numbers).max() >= LARGEST_INTEGER:
         return SetAside("its numbers are too large to count with; they look like identifiers")
     if wish.step is None and wish.width is None:
-        if reason := _identifier(facts):
+        if reason := _dates(facts) or _identifier(facts):
             return SetAside(reason)
         if reason := _code_reason(facts):
             return _categories(facts, [reason])
@@ -86,9 +90,19 @@ def _identifier(facts: Facts) -> str | None:
     long = numbers[0] >= LONG_NUMBER and len(short(numbers[0])) == len(short(numbers[-1]))
     if long or words_of(facts.name) & ID_NAMES:
         return f"it is an identifier: {len(facts.values):,} different values in {facts.present:,} rows"
-    if len(facts.values) == facts.rows and numbers[0] in (0, 1) and numbers[-1] - numbers[0] == facts.rows - 1:
-        return "it counts the rows"
-    return None
+    without_gap = len(facts.values) == facts.rows and numbers[-1] - numbers[0] == facts.rows - 1
+    no_age = facts.rows >= MORE_THAN_AGES and not words_of(facts.name) & PROTECTED_NAMES
+    return "it counts the rows" if without_gap and (numbers[0] in (0, 1) or no_age) else None
+
+
+def _dates(facts: Facts) -> str | None:
+    """Whole numbers that are all days: 20240131."""
+    numbers = numbers_in(facts)
+    if not facts.whole or len(numbers) < FEWEST_DAYS or not EARLIEST <= numbers[0] <= numbers[-1] <= LATEST:
+        return None
+    days = pd.to_datetime(pd.Series(numbers.astype(np.int64).astype(str)), format="%Y%m%d", errors="coerce")
+    written = f"written as {int(numbers[0])}"
+    return None if days.isna().any() else f"it holds dates, {written}; make a number of it (an age, a year) to use it"
 
 
 def _code_reason(facts: Facts) -> str | None:

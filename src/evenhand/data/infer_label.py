@@ -7,7 +7,18 @@ import pandas as pd
 
 from evenhand.data.facts import Facts, facts_of
 from evenhand.data.infer_columns import shown
-from evenhand.data.known_names import BAD, BAD_NAMES, GOOD, PROTECTED_NAMES, plain, words_of
+from evenhand.data.known_names import (
+    BAD,
+    BAD_NAMES,
+    FAMILIES,
+    GOOD,
+    ILL_NAMES,
+    PROTECTED_NAMES,
+    YES,
+    is_about,
+    plain,
+    words_of,
+)
 from evenhand.data.schema_text import Suggested, suggested_words, value_text
 from evenhand.errors import EvenhandError, unknown_name
 
@@ -50,15 +61,28 @@ def _favourable(facts: Facts, wanted: str | None) -> tuple[str | Suggested, str]
             raise unknown_name(f"value of the label '{facts.name}' called", wanted, facts.values)
         return wanted, "The favourable value is as given."
     check = "is a guess: please check"
-    if words_of(facts.name) & BAD_NAMES and (good := [value for value in facts.values if plain(value) in BAD]):
+    words = words_of(facts.name)
+    if words & BAD_NAMES and (good := [value for value in facts.values if plain(value) in BAD]):
         return good[0], f"That {shown(good[0])} is favourable {check} (the label's name sounds like a bad outcome)."
-    if good := [value for value in facts.values if plain(value) in GOOD]:
+    known = GOOD - YES if words & (BAD_NAMES | ILL_NAMES) else GOOD
+    if good := [value for value in facts.values if plain(value) in known]:
         return good[0], f"That {shown(good[0])} is favourable {check}."
     hint = "Take away the # and name the value that people hope for:"
     reason = "Which value is favourable is not known: please write it into the schema."
     return Suggested(value_text(facts.values[-1]), hint), reason
 
 
-def infer_protected(columns: list[str]) -> list[str]:
-    """The columns whose names say that they are about who a person is."""
-    return [column for column in columns if words_of(column) & PROTECTED_NAMES]
+def infer_protected(columns: dict[str, list[str]]) -> list[str]:
+    """The columns whose names say that they are about who a person is: by a word such as age, or as `female` does.
+
+    They come with the categories of one-hot groups, which may say it too.
+    """
+    return [column for column, categories in columns.items() if _is_protected(column, categories)]
+
+
+def _is_protected(name: str, categories: list[str]) -> bool:
+    if words_of(name) & PROTECTED_NAMES:
+        return True
+    kinds = FAMILIES.values()
+    together = categories and any(all(is_about(each, kind | {"other"}) for each in categories) for kind in kinds)
+    return bool(together) or any(is_about(name, kind) for kind in kinds)

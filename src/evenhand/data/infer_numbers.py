@@ -33,11 +33,8 @@ def number_entry(facts: Facts, wish: Wish) -> tuple[dict[str, Any], list[str]]:
     """The fields of an attribute of numbers, and what to say about them."""
     numbers = numbers_in(facts)
     low, high = float(numbers[0]), float(numbers[-1])
-    kind = "float" if facts.type == "text" and not facts.whole else "integer" if facts.type == "text" else facts.type
-    entry: dict[str, Any] = {"kind": "number", "type": kind}
+    entry: dict[str, Any] = {"kind": "number", "type": facts.type}
     notes = _outliers(facts)
-    if facts.type == "text":
-        notes.append("Text in the table, but all of it numbers; a model is given numbers.")
     _check_wish(facts, wish)
     if wish.bins is not None and len(set(numbers)) > wish.bins:
         entry |= _quantile_bins(facts, wish.bins)
@@ -190,9 +187,12 @@ def _check_wish(facts: Facts, wish: Wish) -> None:
             raise EvenhandError(
                 f"'{facts.name}' holds whole numbers, so its {field} must be one too, not {short(size)}."
             )
-        if max(abs(numbers_in(facts)[0]), abs(numbers_in(facts)[-1])) / size >= LARGEST_CODE:
+        largest = max(abs(numbers_in(facts)[0]), abs(numbers_in(facts)[-1]))
+        if largest / size >= LARGEST_CODE:
+            least = round_up(max(largest / (LARGEST_CODE - 1), 1.0 if facts.type == "integer" else 0.0))
             raise EvenhandError(
-                f"The {field} {short(size)} is too small for '{facts.name}': there would be too many codes."
+                f"The {field} {short(size)} is too small for '{facts.name}': there would be too many codes. Use "
+                f"{short(least)} or more."
             )
 
 

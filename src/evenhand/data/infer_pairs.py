@@ -1,4 +1,4 @@
-"""Columns that say the same as another in other words: age and age_cat, a code and its name."""
+"""Columns that say the same as another in other words: age and age_cat, a code and its name, a name and its flags."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -12,133 +12,217 @@ from evenhand.data.attribute import Attribute
 from evenhand.data.decoding import values_of
 from evenhand.data.facts import MOST_CATEGORIES
 from evenhand.data.infer_columns import Found
+from evenhand.data.infer_groups import TOLERATED, looked_at, rows_have
 from evenhand.data.known_names import words_of
-from evenhand.data.notation import Notation
+from evenhand.data.notation import USUAL, Notation
 from evenhand.data.raw import cells_of
 from evenhand.data.schema_text import Suggested
+from evenhand.data.tables import text_column
 
 FEWEST_BREAKS = 10  # rows that would not fit if the other column were shuffled; fewer may be chance
 FIRST_LOOK = 2_000  # rows that are compared before all are
 MOST_VALUES = 1_000  # codes of an attribute for which the other column's value is written down
+FEWEST_POINTS = 5  # on a line, for it to be one
 NO_SUBJECT = frozenset(["is", "has", "was", "the", "of", "in", "at", "no", "not", "num", "code", "id", "type", "cat"])
-
-UNKNOWN = object()
 
 
 @dataclass(frozen=True)
 class Companion:
-    """A column that another one decides, with its value for each code of that one's domain."""
+    """A column, or a group of them, that another one decides; values are for each code of that one's domain."""
 
-    column: str
-    values: list[Any]
+    name: str
+    values: dict[str, list[Any]]  # by column
     note: str
 
 
 @dataclass(frozen=True)
-class _Column:
-    """A column whose values are numbered, by the attribute that it is and as pandas reads it."""
+class Said:
+    """What a column, or a group of columns of 0 and 1, says in each row."""
 
+    name: str
     attribute: Attribute
-    place: NDArray[np.int64]  # (rows,) where `cells` and `read` have what the table writes in each row
-    cells: pd.Series
-    numbers: NDArray[np.int64]  # (rows,) which of the values each row has
-    distinct: int
-    read: pd.Series
-    read_numbers: NDArray[np.int64]
-    read_distinct: int
+    numbers: NDArray[np.int64]  # (rows,) which of `values` each row has, by the attribute's own type
+    values: list[Any]
+    read: dict[str, pd.Series]  # by column: (rows,) as pandas reads it
+    read_numbers: NDArray[np.int64]  # (rows,) rows that pandas reads alike have the same
+    read_distinct: int  # without the missing one
 
     @property
-    def name(self) -> str:
-        return self.attribute.column
+    def distinct(self) -> int:
+        """How many values there are, without the missing one."""
+        return sum(value is not None for value in self.values)
 
     @property
     def is_text(self) -> bool:
-        return self.attribute.kind != "number" and self.attribute.type in (None, "text", "category")
+        """Whether the values are words."""
+        plain = self.attribute.kind != "number" and not self.attribute.columns
+        return plain and self.attribute.type in (None, "text", "category")
+
+    @property
+    def grid(self) -> list[Any]:
+        """The value of each code of the domain, as `values` has them."""
+        if self.attribute.columns:
+            return list(range(self.attribute.size))
+        return _keys(pd.Series(values_of(self.attribute)))
 
 
-def find_pairs(frame: pd.DataFrame, found: dict[str, Found], notation: Notation) -> dict[str, list[Companion]]:
-    """By column: those that it decides, which become part of its attribute.
+def find_pairs(frame: pd.DataFrame, found: dict[str, Found], notation: Notation | None) -> dict[str, list[Companion]]:
+    """By column or group: those that it decides, which become part of its attribute.
 
-    The column that decides has more values, or is text where both have as many, or comes first.
+    The one that decides has more values, or is text where both have as many, or comes first. A table without a
+    notation is not of a CSV file.
     """
-    columns = [
-        _numbered(column, frame, decision, notation)
-        for column, decision in found.items()
-        if "columns" not in decision.entry and decision.entry["kind"] != "pass"
-    ]
-    columns.sort(key=lambda column: (-column.distinct, not column.is_text))
+    each = [said(key, frame, decision, notation) for key, decision in found.items()]
+    each.sort(key=lambda one: (-one.distinct, not one.is_text, bool(one.attribute.columns)))
     companions: dict[str, list[Companion]] = {}
     taken: set[str] = set()
-    for place, base in enumerate(columns):
-        for other in columns[place + 1 :] if base.name not in taken else []:
-            if other.name not in taken and _goes_along(base, other) and (pair := _pair(base, other)) is not None:
+    for place, base in enumerate(each):
+        for other in each[place + 1 :] if base.name not in taken else []:
+            if other.name in taken or not _plausible(base, other):
+                continue
+            if is_decided(base, other, TOLERATED) and (pair := _pair(base, other)) is not None:
                 companions.setdefault(base.name, []).append(pair)
                 taken.add(other.name)
     return companions
 
 
-def _numbered(column: str, frame: pd.DataFrame, decision: Found, notation: Notation) -> _Column:
-    plain = {key: value for key, value in decision.entry.items() if not isinstance(value, Suggested)}
-    attribute = Attribute.model_validate({"name": column} | plain)
-    passing = Attribute.model_validate({"name": column, "kind": "pass"})
-    place, _ = pd.factorize(frame[column], use_na_sentinel=False)
-    distinct = frame[[column]].iloc[pd.Series(place).drop_duplicates().index]  # each value is read once
-    cells, read = (cells_of(each, distinct, notation)[column] for each in (attribute, passing))
-    numbers, values = pd.factorize(cells, use_na_sentinel=False)
-    read_numbers, read_values = pd.factorize(read, use_na_sentinel=False)
-    return _Column(
-        attribute, place, cells, numbers[place].astype(np.int64), len(values),
-        read, read_numbers[place].astype(np.int64), len(read_values),
+def said(key: str, frame: pd.DataFrame, decision: Found, notation: Notation | None) -> Said:
+    """What the columns of a decision say."""
+    plain = {
+        name: value for name, value in decision.entry.items() if name != "along" and not isinstance(value, Suggested)
+    }
+    attribute = Attribute.model_validate({"name": key} | plain)
+    if attribute.columns:
+        codes = attribute.encode_columns([text_column(frame[name]) for name in attribute.columns])
+        values, places = np.unique(codes, return_inverse=True)
+        read = {name: _read(name, frame, attribute, notation)[1] for name in attribute.columns}
+        numbers = places.astype(np.int64)
+        return Said(key, attribute, numbers, values.tolist(), read, numbers, len(values))
+    cells, read_cells = _read(key, frame, attribute, notation)
+    which, own = pd.factorize(cells, use_na_sentinel=False)
+    read_numbers, _ = pd.factorize(read_cells, use_na_sentinel=False)
+    return Said(
+        key, attribute, which.astype(np.int64), _keys(pd.Series(own)), {key: read_cells},
+        read_numbers.astype(np.int64), read_cells.nunique(),
     )  # fmt: skip
 
 
-def _goes_along(base: _Column, other: _Column) -> bool:
-    """Whether a column decides another on all rows, by more than chance, and it is plausible that it should."""
+def _read(column: str, frame: pd.DataFrame, attribute: Attribute, notation: Notation | None) -> list[pd.Series]:
+    """(rows,) a column as the attribute's type has it, and as pandas reads it."""
+    passing = Attribute.model_validate({"name": column, "kind": "pass"})
+    place, _ = pd.factorize(frame[column], use_na_sentinel=False)
+    distinct = frame[[column]].iloc[pd.Series(place).drop_duplicates().index]  # each value is read once
+    single = attribute if not attribute.columns else passing
+    return [
+        cells_of(each, distinct, notation or USUAL, from_csv=notation is not None)[column]
+        .iloc[place]
+        .reset_index(drop=True)
+        for each in (single, passing)
+    ]
+
+
+def _plausible(base: Said, other: Said) -> bool:
+    """Whether it is likely by names and numbers of values that one says the other in other words."""
     one_to_one = base.distinct == other.read_distinct
     about_the_same = bool(_subjects(base.name) & _subjects(other.name))
     code_and_name = one_to_one and base.is_text != other.is_text
     most = MOST_VALUES if one_to_one and about_the_same else MOST_CATEGORIES
-    if not (code_and_name or about_the_same) or other.read_distinct > most:
-        return False
-    if _breaks(base.numbers[:FIRST_LOOK], other.read_numbers[:FIRST_LOOK]) or _breaks(base.numbers, other.read_numbers):
-        return False
-    return _breaks(base.numbers, np.random.default_rng(0).permutation(other.read_numbers)) >= FEWEST_BREAKS
+    return (code_and_name or about_the_same) and (other.read_distinct <= most or bool(other.attribute.columns))
 
 
-def _breaks(base: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+def is_decided(base: Said, other: Said, tolerated: float) -> bool:
+    """Whether one decides the other but for a share of the rows that have a value, by more than chance."""
+    rows = len(base.numbers)
+    if breaks(base.numbers[:FIRST_LOOK], other.read_numbers[:FIRST_LOOK]) > tolerated * rows:
+        return False
+    wrong = breaks(base.numbers, other.read_numbers)
+    absent = int((base.numbers == base.values.index(None)).sum()) if None in base.values else 0
+    if wrong > tolerated * (rows - absent):
+        return False
+    by_chance = breaks(base.numbers, np.random.default_rng(0).permutation(other.read_numbers))
+    return by_chance >= FEWEST_BREAKS and wrong <= 0.05 * by_chance
+
+
+def breaks(base: NDArray[np.int64], other: NDArray[np.int64]) -> int:
     """How many rows have another value than most rows that have the same base."""
+    return len(base) - int(_commonest(base, other)[1].sum())
+
+
+def _commonest(base: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(bases,) a row that has the other value which most rows of a base have, and how many these are."""
     width = int(other.max(initial=0)) + 1
-    pairs, counts = np.unique(base * width + other, return_counts=True)
-    most = np.zeros(int(base.max(initial=0)) + 1, dtype=np.int64)
-    np.maximum.at(most, pairs // width, counts)
-    return int(len(base) - most.sum())
+    pairs, rows, counts = np.unique(base * width + other, return_index=True, return_counts=True)
+    order = np.lexsort((rows, -counts, pairs // width))  # by base, the commonest first
+    _, first = np.unique(pairs[order] // width, return_index=True)
+    return rows[order][first], counts[order][first]
 
 
 def _subjects(name: str) -> set[str]:
     return {word for word in words_of(name) if len(word) > 1} - NO_SUBJECT
 
 
-def _pair(base: _Column, other: _Column) -> Companion | None:
+def _pair(base: Said, other: Said) -> Companion | None:
     """The companion with its value for each code; None where one cannot be known."""
     attribute = base.attribute
     if attribute.size > MOST_VALUES:
         return None
-    grid = pd.Series(values_of(attribute))
-    first = pd.Series(base.numbers).drop_duplicates().index
-    own, theirs = base.cells.iloc[base.place[first]], other.read.iloc[other.place[first]]
-    known = dict(zip(_keys(own), map(_plain, theirs), strict=True))
-    values = [known.get(key, UNKNOWN) for key in _keys(grid)]
-    unknown = [place for place, value in enumerate(values) if value is UNKNOWN]
+    rows, counts = _commonest(base.numbers, other.read_numbers)
+    own = [base.values[number] for number in base.numbers[rows]]
+    grid, seen = base.grid, set(own)
+    unknown = [place for place, value in enumerate(grid) if value not in seen]
     if unknown and attribute.kind != "number":
         return None
-    rising = sorted(number for number in known if number is not None)
-    for place in unknown:
-        below = bisect_right(rising, float(grid.iloc[place]))
-        values[place] = known[rising[max(below - 1, 0)]]
-    note = f"'{other.name}' goes along: it follows from this column in every row."
-    if unknown:
-        note += f" For {len(unknown):,} values that no row has it is that of the next lower one: please check."
-    return Companion(other.name, values, note)
+    rising = sorted(number for number in seen if number is not None)
+    near = [value if value in seen else rising[max(bisect_right(rising, value) - 1, 0)] for value in grid]
+    values, guessed = {}, 0
+    for column, cells in other.read.items():
+        known = dict(zip(own, map(_plain, cells.iloc[rows]), strict=True))
+        values[column] = [known[value] for value in near]
+        line = _line(known) if unknown else None
+        for place in unknown if line is not None else []:
+            values[column][place] = _on(line, grid[place], like=values[column][place])
+        guessed = max(guessed, len(unknown) if line is None else 0)
+    return Companion(other.name, values, _note(other, len(base.numbers) - int(counts.sum()), guessed))
+
+
+def _note(other: Said, wrong: int, guessed: int) -> str:
+    verb, it = ("go", "they follow") if len(other.read) > 1 else ("goes", "it follows")
+    columns = " and ".join(f"'{column}'" for column in other.read)
+    if len(other.read) > 3:
+        columns = f"The {len(other.read)} columns of '{other.name}'"
+    note = f"{columns} {verb} along: {it} from this column in {'nearly every row' if wrong else 'every row'}."
+    if wrong:
+        note += f" {rows_have(wrong)} something else there. {looked_at(wrong)}"
+    if guessed:
+        which = "1 value" if guessed == 1 else f"{guessed:,} values"
+        note += f" For {which} that no row has it is that of the next lower one: please check."
+    return note
+
+
+def _line(known: dict[Any, Any]) -> tuple[float, float] | None:
+    """(factor, added) where the other values are a multiple of the base plus a number, above all its copy."""
+    points = {x: y for x, y in known.items() if _is_number(x) and _is_number(y)}
+    if len(points) < len({x for x in known if x is not None}) or len(set(points.values())) < len(points):
+        return None
+    if points and all(x == y for x, y in points.items()):
+        return 1.0, 0.0
+    if len(points) < FEWEST_POINTS:
+        return None
+    low, high = min(points), max(points)
+    factor = (points[high] - points[low]) / (high - low)
+    added = points[low] - factor * low
+    exact = all(abs(factor * x + added - y) <= 1e-9 * max(1.0, abs(y)) for x, y in points.items())
+    return (factor, added) if exact else None
+
+
+def _on(line: tuple[float, float] | None, base: float, like: Any) -> Any:
+    """The value on a line for a number that no row has, whole where the others are."""
+    factor, added = line or (1.0, 0.0)
+    return round(factor * float(base) + added) if isinstance(like, int) else factor * float(base) + added
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
 
 
 def _keys(values: pd.Series) -> list[Any]:

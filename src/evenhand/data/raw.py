@@ -6,6 +6,7 @@ own beyond the domain, and a model that reads raw values is given the cell itsel
 """
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,12 @@ class Beyond:
     cells: dict[str, pd.Series]  # (values,) by column
 
 
-def cells_of(attribute: Attribute, frame: pd.DataFrame, notation: Notation) -> dict[str, pd.Series]:
-    """The columns of an attribute as a program reads them."""
+def cells_of(attribute: Attribute, frame: pd.DataFrame, notation: Notation, *, from_csv: bool) -> dict[str, pd.Series]:
+    """The columns of an attribute as a program reads them: with types in the text of a CSV file, else as they are."""
     cells: dict[str, pd.Series] = {}
     for column in attribute.raw_columns:
         series = frame[column].reset_index(drop=True)
-        if not is_text(series) or isinstance(series.dtype, pd.CategoricalDtype):
+        if not from_csv or not is_text(series) or isinstance(series.dtype, pd.CategoricalDtype):
             cells[column] = _plain(series)
         elif column in attribute.along or attribute.kind == "pass":
             cells[column] = as_pandas_reads(series)
@@ -74,7 +75,8 @@ def _typed(attribute: Attribute, series: pd.Series, notation: Notation) -> pd.Se
     """A column of text with the type that the schema gives it."""
     text = text_column(series)
     absent = _absent(attribute, text)
-    if attribute.kind == "number" or attribute.type in NUMBERS or attribute.columns:
+    one_hot = bool(attribute.columns) and attribute.type != "boolean"
+    if attribute.kind == "number" or attribute.type in NUMBERS or one_hot:
         return _numbers(attribute, text, absent, notation)
     if attribute.type == "boolean":
         flags = text.str.strip().str.lower().isin(["true", "1", "yes"])
@@ -156,19 +158,25 @@ def beyond_domain(
 def _equal(cells: pd.Series, grid: Any) -> NDArray[np.bool_]:
     """(n,) whether cells are what their codes mean; both may be missing."""
     meant = pd.Series(grid)
+    absent, none_meant = cells.isna().to_numpy(), meant.isna().to_numpy()
+    equal = absent & none_meant
+    there = ~absent & ~none_meant
     if pd.api.types.is_numeric_dtype(cells.dtype) and pd.api.types.is_numeric_dtype(meant.dtype):
-        left, right = cells.to_numpy(), meant.to_numpy()
-        return np.asarray((left == right) | (pd.isna(left) & pd.isna(right)))
-    both = cells.isna().to_numpy() & meant.isna().to_numpy()
-    same = cells.astype(object).to_numpy() == meant.astype(object).to_numpy()
-    return np.asarray(same | both).astype(np.bool_)
+        same = cells[there].to_numpy() == meant[there].to_numpy()
+    else:
+        same = cells[there].astype(object).to_numpy() == meant[there].astype(object).to_numpy()
+    equal[there] = np.asarray(same).astype(np.bool_)
+    if cells.dtype == object:  # Decimal("1.5") equals 1.5 and is not the same to a model
+        equal &= ~cells.map(lambda cell: isinstance(cell, Decimal)).to_numpy(dtype=bool)
+    return equal
 
 
 def cell_text(attribute: Attribute, cells: dict[str, Any]) -> str:
     """A person's own value in words, from the cells of the table."""
     if attribute.columns:
-        named = [attribute.text(place) for place, name in enumerate(attribute.columns) if cells[name] == 1]
-        return " and ".join(named) or "none"
+        absent = [name for name in attribute.columns if pd.isna(cells[name])]
+        said = [place for place, name in enumerate(attribute.columns) if name not in absent and cells[name] == 1]
+        return " and ".join(map(attribute.text, said)) or ("unknown" if absent else "none")
     value = cells[attribute.column]
     if pd.isna(value):
         return "unknown"

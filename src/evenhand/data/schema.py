@@ -207,6 +207,11 @@ class Schema(BaseModel):
     def index(self, name: str) -> int:
         """The position of an attribute; an unknown name is an error that says the nearest one."""
         if name not in self.names:
+            for attribute in self.attributes:
+                if name in attribute.raw_columns:
+                    raise EvenhandError(
+                        f"The column '{name}' is part of the attribute '{attribute.name}' of {self.name}. Name that."
+                    )
             raise unknown_name(f"attribute of {self.name} called", name, self.names)
         return self.names.index(name)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from evenhand.data.attribute import as_list
 from evenhand.data.dataset import Dataset
+from evenhand.data.decoding import check_within
 from evenhand.data.infer_columns import MOST_WORDS, SHORT_CODE
 from evenhand.data.infer_label import NUMBER
 from evenhand.data.schema import Schema
@@ -66,6 +67,8 @@ class Checked:
 def check_dataset(data: Dataset) -> Checked:
     """Compare the rows of a table with what its schema says."""
     schema = data.schema
+    for attribute in schema.attributes:
+        check_within(attribute)
     outside = (data.codes < schema.lower) | (data.codes > schema.upper)  # (rows, d)
     by_attribute = {name: int(count) for name, count in zip(schema.names, outside.sum(axis=0), strict=True) if count}
     labels = np.bincount(data.labels, minlength=len(schema.label.values))

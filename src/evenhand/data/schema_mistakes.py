@@ -16,6 +16,9 @@ EXPECTED = {
     "list_type": "it must be a list in [ ]",
     "tuple_type": "it must be a list in [ ]",
 }
+PAIRS = ("domain", "clip")  # lists of two codes
+LENGTHS = ("missing", "too_short", "too_long")  # what is said of a list that has not as many entries as it must
+FEWEST_OF = {"values": "labels", "attribute": "attributes: one to protect and one to search over"}
 
 
 def mistake_in(error: ValidationError, model: type[BaseModel]) -> tuple[Location, str]:
@@ -25,6 +28,11 @@ def mistake_in(error: ValidationError, model: type[BaseModel]) -> tuple[Location
             return entry["loc"], _unknown_key(entry["loc"], model)
     location, reason = first_mistake(error, model)
     first = error.errors()[0]
+    if (pair := next((key for key in PAIRS if key in location[-2:]), None)) and first["type"] in LENGTHS:
+        return location[: location.index(pair) + 1], f"{pair} needs two numbers: the smallest and the largest code"
+    if first["type"] == "too_short":
+        key = str(location[-1])
+        return location, f"{key} needs at least two {FEWEST_OF.get(key, 'entries')}"
     if first["type"] in ("model_type", "model_attributes_type", "dict_type"):
         if location[-1:] == ("missing",):
             written = str(first["input"]) if isinstance(first["input"], str | int | float) else ""

@@ -37,8 +37,9 @@ class Split(BaseModel):
     def words(self) -> str:
         """Whose split it is."""
         if self.column is not None:
-            values = " or ".join(f"'{value}'" for value in as_list(self.train))
-            return f"the table's own split: rows whose '{self.column}' is {values} train, the others are held out"
+            values = " or ".join(as_list(self.train))
+            rows = f"rows with {self.column} = {values}"
+            return f"the table's own split: {rows} are for training, the others are held out"
         if self.train_rows is not None:
             return f"the first {self.train_rows:,} rows train and the others are held out, as the schema says"
         share = "fifth" if self.held_out == DEFAULT_SHARE else f"{self.held_out:.3g} of the rows"

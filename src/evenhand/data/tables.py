@@ -36,7 +36,7 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
         raise EvenhandError(f"The table {path} does not exist. Its name stands as `file` in the schema.")
     if path.suffix.lower() in NO_TABLES:
         raise EvenhandError(f"{path} is no table that can be read: it must be {READABLE}.")
-    if path.suffix != ".parquet":
+    if is_csv(path):
         return _with_arrow_types(_read_csv(path, separator))
     try:
         check_unique(pa.parquet.read_schema(path).names)  # which Arrow says in words for programmers
@@ -44,6 +44,11 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
     except (pa.ArrowInvalid, OSError) as error:
         raise EvenhandError(f"Cannot read the table {path}: {str(error).rstrip('.')}.") from error
     return _with_arrow_types(table)
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a table that is there is text, which has neither types nor missing values of its own."""
+    return not path.is_dir() and path.suffix != ".parquet"
 
 
 def _read_csv(path: Path, separator: str) -> pa.Table:
@@ -202,6 +207,7 @@ def text_column(column: pd.Series) -> pd.Series:
             f"Column '{column.name}' holds values of the type {values.type}, which cannot be read as text. "
             "Use text, numbers or booleans."
         ) from error
+    text.name = column.name
     return text
 
 
