@@ -223,7 +223,7 @@ def test_a_frame_needs_no_label_and_may_write_its_values_as_text(tmp_path: Path)
     frame = frame_of(data)
     path = tmp_path / "rows.csv"
     frame.to_csv(path, index=False)
-    as_text = pd.read_csv(path, dtype="str", keep_default_na=False)
+    as_text = pd.read_csv(path, dtype="str")
     as_text["member"] = as_text["member"].str.lower()  # as the schema writes it
     assert np.allclose(result.predict_proba(as_text), result.predict_proba(frame), atol=1e-6)
     assert result.predict(frame[:0]).shape == (0,)
@@ -244,7 +244,8 @@ def test_rows_to_predict_need_neither_weights_nor_a_split(tmp_path: Path) -> Non
     result = evenhand.repair_table(own, "sex", "average", model=pipeline(), **QUICK)
     test = frame[frame["part"] == "test"]
     said = result.predict(test.drop(columns=["approved", "counts", "part"]))
-    assert (said == test["approved"]).mean() == row_of(result.summary, "average")["accuracy"]
+    right = np.average(said == test["approved"], weights=test["counts"])
+    assert row_of(result.summary, "average")["accuracy"] == pytest.approx(right)
     assert "the table's own split" in result.summary["split"]
     before = row_of(result.summary, "original")["people"]
     men, women = (pipeline().predict(test.assign(sex=sex)) for sex in ("male", "female"))
@@ -304,14 +305,44 @@ def test_networks_keep_to_a_threshold_that_is_stated(by: str, tmp_path: Path) ->
     assert (evenhand.load_repaired(tmp_path).predict(frame_of(data)) == said).all()
 
 
+def test_a_model_that_cannot_be_trained_again_is_averaged_unless_something_else_is_asked_for() -> None:
+    data = data_of()
+    foreign = evenhand.repair_table(data, "sex", model=pipeline(), **QUICK)
+    assert foreign.summary["chosen"] == "average"
+    assert foreign.summary["config"]["by"] == ["average"]
+    assert any(note.startswith("Repaired by average: Pipeline is not a network") for note in foreign.summary["notes"])
+    expected = averaged_by_hand(pipeline().predict_proba, data)[:, [list(pipeline().classes_).index("yes")]]
+    assert np.allclose(foreign.predict_proba(frame_of(data))[:, 1:], expected, atol=1e-5)
+    own = evenhand.repair_table(data, "sex", model=network(), **QUICK)
+    assert own.summary["chosen"] == "blind"
+    assert own.summary["notes"] == []
+    with pytest.raises(EvenhandError, match=r'blind would train .* --by average \(in Python by="average"\) is'):
+        evenhand.repair_table(data, "sex", "blind", model=pipeline(), **QUICK)
+
+
+def test_an_audit_of_an_average_says_why_there_are_no_gradients_and_what_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skops = pytest.importorskip("skops.io")
+    monkeypatch.chdir(tmp_path)
+    skops.dump(pipeline(), "model.skops")
+    evenhand.repair_table(data_of(), "sex", "average", model="model.skops", out="fixed", **QUICK)
+    few: dict[str, Any] = {"seeds": 5, "steps": 3}
+    before = evenhand.audit(data_of(), "age", model="model.skops", **few).summary["model"]
+    after = evenhand.audit(data_of(), "age", model="fixed/model.safetensors", **few).summary["model"]
+    assert after["no_gradients"] == before["no_gradients"]
+    assert after["inputs"] == before["inputs"] == {"reading": "columns by name", "settled_by": "file"}
+    assert after["unread"]["sex"] == "it is a mean over all its values"
+
+
 def test_what_cannot_be_predicted_is_said(tmp_path: Path) -> None:
     data = data_of()
     result = evenhand.repair_table(data, "sex", "blind", model=network(), out=tmp_path, **QUICK)
     with pytest.raises(EvenhandError, match="no column 'income'"):
         result.predict(frame_of(data).drop(columns="income"))
-    with pytest.raises(EvenhandError, match="'sex'"):
-        result.predict(frame_of(data).assign(sex="unheard of"))
-    with pytest.raises(EvenhandError, match="a data frame"):
+    with pytest.raises(EvenhandError, match="'south' is not among the categories of 'region'"):
+        result.predict(frame_of(data).assign(region_code="south"))
+    with pytest.raises(EvenhandError, match="Give a pandas"):
         result.predict(np.zeros((3, 6)))  # type: ignore[arg-type]
     with pytest.raises(EvenhandError, match="holds no repaired model"):
         evenhand.load_repaired(tmp_path / "nowhere")

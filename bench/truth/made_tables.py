@@ -201,3 +201,26 @@ def pandas_types(frame: pd.DataFrame) -> pd.DataFrame:
     kinds: dict[str, Any] = {"job": "category", "sex": "category", "hours": "Int64"}
     frame = frame.astype({name: kind for name, kind in kinds.items() if name in frame})
     return frame.assign(joined=pd.to_datetime(frame["joined"])) if "joined" in frame else frame
+
+
+def in_memory(frame: pd.DataFrame) -> pd.DataFrame:
+    """Text that a CSV file cannot hold (empty, NA, digits that are no number), many categories, gaps in booleans."""
+    rng = np.random.default_rng(2)
+    texts = np.array(["", "NA", "None", "007", "7", "x"], dtype=object)
+    kinds = pd.CategoricalDtype([f"kind {number}" for number in rng.permutation(60)])
+    return frame.assign(
+        mark=texts[rng.integers(0, len(texts), len(frame))],
+        branch=[f"{number:04d}" for number in rng.integers(0, 70, len(frame))],
+        kind=pd.Categorical([f"kind {number}" for number in rng.integers(0, 60, len(frame))], dtype=kinds),
+        flag=pd.Series(rng.random(len(frame)) < 0.5, dtype="boolean").mask(rng.random(len(frame)) < 0.2),
+    )
+
+
+def one_hot_apart_table(folder: Path) -> Path:
+    """Columns of one attribute with others between them."""
+    frame = people()
+    groups = pd.get_dummies(frame["race"], prefix="Race", dtype=int)
+    between = [groups.iloc[:, :2], frame[["age"]], groups.iloc[:, 2:], frame[["income", "sex", "approved"]]]
+    path = folder / "people.csv"
+    pd.concat(between, axis=1).to_csv(path, index=False)
+    return path

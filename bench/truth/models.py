@@ -194,3 +194,22 @@ def tuned_threshold(threshold: float) -> Build:
 def _of(world: World, predict: Callable[[Any], Any]) -> Callable[[pd.DataFrame], Any]:
     """A `predict` that is given the columns that the model was fitted on."""
     return lambda frame: predict(frame[world.reads])
+
+
+def by_position(frame: pd.DataFrame) -> NDArray[Any]:
+    """Reads columns by where they stand: two races, age, three races, income."""
+    cells = frame.drop(columns=["sex", "approved"], errors="ignore").to_numpy(dtype=float)
+    worth = cells[:, 6] / 900 + cells[:, 2] / 40 + cells[:, 5] * 1.2 - cells[:, 1] + (frame["sex"] == "male") * 0.8
+    return np.where(worth > 3.6, "yes", "no")
+
+
+def by_marks(frame: pd.DataFrame) -> NDArray[Any]:
+    """Tells apart what is easily taken for the same: empty text and none, 007 and 7, the number of a category."""
+    marks = (
+        frame["mark"].map({"": 1.0, "NA": -0.7, "None": 0.4, "007": 0.9, "7": -0.9}).fillna(0.1).to_numpy(dtype=float)
+    )
+    branch = frame["branch"].map(lambda text: len(text) + int(text[-1]) / 5 if isinstance(text, str) else -9.0)
+    kinds = frame["kind"].cat.codes.to_numpy() / 25
+    flags = frame["flag"].astype(object).map({True: 0.8, False: 0.0}).fillna(-0.6).to_numpy(dtype=float)
+    worth = frame["income"] / 900 + marks + branch.to_numpy(dtype=float) / 4 + kinds + flags
+    return np.where(worth + (frame["sex"] == "male") * 0.8 > 5.2, "yes", "no")

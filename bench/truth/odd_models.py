@@ -345,3 +345,56 @@ def jobs_table(folder: Path) -> Path:
     path = folder / "people.csv"
     frame.to_csv(path, index=False)
     return path
+
+
+def scaled_frame(world: World) -> Subject:
+    """An estimator with the table's column names, fitted on numbers that another step has scaled."""
+    numbers = world.x[world.numbers].astype(float)
+    scaled = (numbers - numbers.mean()) / numbers.std()
+    return Subject(nothing, LogisticRegression().fit(scaled, world.y))
+
+
+def squeezed_network(world: World) -> Subject:
+    """A network that was trained on numbers between 0 and 1, and is said to read values."""
+    matrix = world.matrix(world.frame, "values")
+    low, high = matrix.min(0), matrix.max(0)
+    return Subject(nothing, trained((matrix - low) / (high - low), world.class_codes), {"inputs": "values"})
+
+
+def stopped_early(world: World) -> Subject:
+    """A file of XGBoost with more rounds than its wrapper asks."""
+    import xgboost
+
+    x, half = world.x[world.numbers].astype(float), len(world.frame) // 2
+    model = xgboost.XGBClassifier(n_estimators=60, learning_rate=1.0, early_stopping_rounds=5, n_jobs=1)
+    model.fit(x[:half], world.class_codes[:half], eval_set=[(x[half:], world.class_codes[half:])], verbose=False)
+    assert model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
+    model.save_model(world.folder / "model.ubj")
+    return Subject(nothing, world.folder / "model.ubj")
+
+
+def two_of_five_swapped(world: World) -> Subject:
+    """A network of five classes, two of which stand in each other's place."""
+    module = trained(world.matrix(world.frame, "values"), np.array([0, 1, 3, 2, 4])[world.class_codes], steps=400)
+    return Subject(nothing, module, {"inputs": "values"})
+
+
+def five_bands_table(folder: Path) -> Path:
+    """A file whose label is one of five bands of income and sex."""
+    frame = made.people()[["age", "sex", "income"]]
+    worth = frame["income"].rank(pct=True) + 0.1 * (frame["sex"] == "male")
+    frame["approved"] = pd.cut(worth, 5, labels=list("abcde")).astype(str)
+    path = folder / "people.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def by_the_way(frame: pd.DataFrame) -> NDArray[Any]:
+    """Sex counts for a few people only, by what stands in a column that passes."""
+    few = (frame["sex"] == "male") & frame["comment"].str.contains("1994")
+    return np.where((frame["income"] > 1980) ^ few, "yes", "no")
+
+
+def half_read(frame: pd.DataFrame) -> Any:
+    """Scores in which race has a part and sex has none."""
+    return 1 / (1 + np.exp(-((frame["income"] - 1980) / 300 + (frame["race"] == "White"))))

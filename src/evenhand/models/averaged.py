@@ -67,10 +67,14 @@ class Averaged(nn.Module):
         return torch.cat([found, found[:1].expand(missing, -1)]), which
 
 
-def population_weights(numbers: Tensor, count: int) -> Tensor:
-    """(count,) the share of people who have each combination of protected values, from their numbers (n,)."""
-    counts = torch.bincount(numbers, minlength=count).float()
-    return counts / counts.sum()
+def population_weights(numbers: Tensor, count: int, weights: Tensor | None = None) -> Tensor:
+    """(count,) the share of people who have each combination of protected values, from their numbers (n,).
+
+    With `weights` (n,), unless all are zero, each counts as often as its weight says.
+    """
+    weights = weights if weights is not None and weights.any() else None
+    counts = torch.bincount(numbers, weights, minlength=count).double()
+    return (counts / counts.sum()).float()
 
 
 def save_averaged(model: Averaged, description: dict[str, Any], path: Path, inner: str | None = None) -> None:

@@ -102,10 +102,16 @@ class Classifier(Model):
         self.dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
         self.output = output
         self.threshold = getattr(module, "threshold", None)
+        # Rows that it may be asked about before a run, where each has a price or time is short; None: all it takes.
+        self.affordable: int | None = getattr(module, "people_rows", None)
         own_chunk: int | None = getattr(module, "chunk_rows", None)  # an adapter may know better
         own_smallest: int | None = getattr(module, "smallest_call", None)
         self.chunk_rows = chunk_rows or own_chunk or CHUNK_ROWS.get(self.device.type, CHUNK_ROWS["cpu"])
         self.smallest_call = smallest_call or own_smallest or SMALLEST_CALL.get(self.device.type, SMALLEST_CALL["cpu"])
+
+    def part(self, share: int) -> int | None:
+        """One part in so many of the rows that may be asked about before a run; None where all may."""
+        return None if self.affordable is None else max(1, self.affordable // share)
 
     def outputs(self, x: Tensor) -> Outputs:
         """Labels and scores of (n, d) samples."""
@@ -159,10 +165,8 @@ class Classifier(Model):
         except EvenhandError as error:
             raise ModelGone(str(error)) from error
         except (Exception, SystemExit) as error:  # the user's code may be a script that ends itself
-            raise ModelGone(
-                f"The model failed on {len(inputs):,} rows: {first_line(error)}. "
-                "If it ran out of memory, use a smaller --chunk-rows."
-            ) from error
+            remedy = " Use a smaller --chunk-rows." if "memory" in str(error).lower() else ""
+            raise ModelGone(f"The model failed on {len(inputs):,} rows: {first_line(error)}.{remedy}") from error
         scores: Tensor = raw.float()
         return scores
 

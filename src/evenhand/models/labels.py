@@ -1,8 +1,10 @@
 """Which label a model gives: that of its own decision, of a stated threshold, or of the highest score."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
@@ -12,7 +14,8 @@ from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import clearly_better, commonest, domain_samples, evidence_rows
 from evenhand.models.people import people_codes
 
-MOST_DECISIONS = 20_000  # rows on which a model's own decision is compared with its scores
+MOST_VALUES = 1000  # of a protected attribute that are tried there
+MOST_DECISIONS = 50_000  # rows on which a model's own decision is compared with its scores
 
 
 def check_threshold(threshold: float | None, classes: int) -> None:
@@ -31,24 +34,41 @@ def with_threshold(classifier: Classifier, threshold: float) -> None:
     classifier.threshold = threshold
 
 
-def own_decision(classifier: Classifier, data: Dataset) -> nn.Module | None:
-    """The module that also asks for the model's own labels, where they are not those of the highest scores."""
+def own_decision(classifier: Classifier, data: Dataset, protected: Sequence[str]) -> nn.Module | None:
+    """The module that also asks for the model's own labels, where they are not those of the highest scores.
+
+    Both are compared on people, with other protected values too, and on samples of the domain. A model that says from
+    which score on it decides is always asked.
+    """
     module = classifier.module
     if not isinstance(module, Adapter):
         return None
-    rows = np.random.default_rng(0).permutation(len(data.codes))[:MOST_DECISIONS]
-    people = torch.tensor(people_codes(data, module)[rows], dtype=torch.float32)
-    x = torch.cat([people, domain_samples(data)])
+    most = min(MOST_DECISIONS, classifier.part(10) or MOST_DECISIONS)
+    x = torch.cat([_people_and_variants(module, data, protected, most), domain_samples(data)[:most]])
     with torch.no_grad():
         labels = module.own_labels(x)
     if labels is None:
         return None
-    outputs = classifier.outputs(x)
-    if torch.equal(outputs.labels, labels.to(outputs.labels.device)):
+    outputs, stated = classifier.outputs(x), module.own_threshold
+    if stated is None and torch.equal(outputs.labels, labels.to(outputs.labels.device)):
         return None
     two = outputs.scores.shape[1] == 2
-    threshold = threshold_between(outputs.scores[:, 1].cpu(), labels.cpu()) if two else None
+    threshold = threshold_between(outputs.scores[:, 1].cpu(), labels.cpu(), stated) if two else None
     return Decided(module, classifier.output, threshold)
+
+
+def _people_and_variants(module: Adapter, data: Dataset, protected: Sequence[str], most: int) -> Tensor:
+    """People as they are, and with other values of their protected attributes, one at a time."""
+    rows = np.random.default_rng(0).permutation(len(data.codes))
+    people = torch.tensor(people_codes(data, module)[rows[:most]], dtype=torch.float32)
+    places = [data.schema.index(name) for name in protected]
+    sizes = sum(data.schema.attributes[place].size for place in places)
+    some, found = people[: max(1, (most - len(people)) // max(1, sizes))], [people]
+    for place in places:
+        low, high = data.schema.attributes[place].domain
+        for code in range(low, high + 1)[:MOST_VALUES]:
+            found.append(some.index_fill(1, torch.tensor([place]), float(code)))
+    return torch.cat(found)
 
 
 def check_lone_score(classifier: Classifier, data: Dataset) -> None:

@@ -1,34 +1,50 @@
-"""Whether a model that reads a matrix without names would know the labels better with two of its columns swapped."""
+"""Whether a model would know the labels clearly better if it were given its columns swapped, or scaled."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
+from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.adapters.feature_matrix import Features
 from evenhand.models.classifier import Classifier
-from evenhand.models.evidence import answers_on, clearly_better, evidence_rows
+from evenhand.models.evidence import Right, answers_on, clearly_better, commonest, evidence_rows
+from evenhand.models.people import people_codes
 
 MOST_COLUMNS = 24  # beyond, there are too many pairs to try
 FIRST_ROWS = 400  # that all swaps are tried on; the best of them is judged on more
+SCALED_BY = 5000  # training rows that means, spreads and ends are taken from
+SCALES = {
+    "standardised (mean 0, spread 1)": ("standard", True),
+    "standardised (mean 0, spread 1), columns of two values left as they are": ("standard", False),
+    "scaled to lie between 0 and 1": ("minmax", True),
+}
+
+Rows = Any  # what a model reads: a frame, a matrix of numpy, or a tensor
+Change = Callable[[Rows], Rows]
 
 
 def better_swap(classifier: Classifier, data: Dataset) -> str:
-    """What to say where two columns seem to stand in each other's place; empty where none do."""
+    """What to say where two columns of a matrix seem to stand in each other's place; empty where none do."""
     names = [attribute.name for attribute in data.schema.attributes if attribute.kind != "pass"]
     if not 2 <= len(names) <= MOST_COLUMNS or any(attribute.columns for attribute in data.schema.attributes):
         return ""
     rows = evidence_rows(data)
     pairs = list(combinations(range(len(names)), 2))
-    shares = [_right(classifier, data, rows[:FIRST_ROWS], pair).mean() for pair in pairs]
+    if classifier.affordable is not None and classifier.affordable < 2 * len(pairs) * FIRST_ROWS:
+        return ""
+    shares = [_right(classifier, data, rows[:FIRST_ROWS], partial(_swapped, pair)).mean() for pair in pairs]
     best = pairs[int(np.argmax(shares))]
-    own, swapped = _right(classifier, data, rows, None), _right(classifier, data, rows, best)
+    own, swapped = _right(classifier, data, rows), _right(classifier, data, rows, partial(_swapped, best))
     if not clearly_better(swapped, own, among=len(pairs)):
         return ""
     one, other = (names[place] for place in best)
@@ -39,59 +55,131 @@ def better_swap(classifier: Classifier, data: Dataset) -> str:
     )
 
 
-def _right(
-    classifier: Classifier, data: Dataset, rows: NDArray[np.int64], pair: tuple[int, int] | None
-) -> NDArray[np.bool_]:
-    with _swapped(classifier, pair):
+def better_scaled(classifier: Classifier, data: Dataset) -> str:
+    """What to say where a model seems to have learned from scaled numbers and is given others; empty where not."""
+    rows = evidence_rows(data)[: classifier.part(100)]
+    given = _given(classifier, data)
+    if given is None:
+        return ""
+    own, labels = _right(classifier, data, rows), data.labels[rows]
+    for words, (kind, two_values_too) in SCALES.items():
+        try:
+            scaled = _right(classifier, data, rows, _scaling(given, kind, two_values_too))
+        except EvenhandError:  # it cannot be asked so
+            continue
+        if clearly_better(scaled, own, among=len(SCALES)) and clearly_better(scaled, labels == commonest(labels)):
+            return (
+                f"The model seems to have learned from scaled numbers: with its numbers {words} it would give the "
+                f"label of the data to {scaled.mean():.1%} of {len(rows):,} rows, and not to {own.mean():.1%}. Make "
+                "the scaling part of the model (a Pipeline with the scaler, a function of a data frame), or say it in "
+                'a description (.toml) with as = "standard" or "minmax".'
+            )
+    return ""
+
+
+def _right(classifier: Classifier, data: Dataset, rows: NDArray[np.int64], change: Change | None = None) -> Right:
+    with _changed(classifier, change):
         given = answers_on(classifier, data, rows).labels.numpy()
     return np.asarray(given == data.labels[rows])
 
 
 @contextmanager
-def _swapped(classifier: Classifier, pair: tuple[int, int] | None) -> Iterator[None]:
-    """The model with two columns of its matrix exchanged."""
-    if pair is None:
+def _changed(classifier: Classifier, change: Change | None) -> Iterator[None]:
+    """The model with a change of what it reads."""
+    place = _reader_of(classifier)
+    if change is None or place is None:
         yield
         return
-    owner, name, given = _matrix_of(classifier)
+    owner, name = place
+    given = getattr(owner, name)
     try:
         module = isinstance(given, nn.Module)
-        setattr(owner, name, _Swapped(given, pair) if module else lambda rows: _exchanged(given(rows), pair))
+        setattr(owner, name, _Changed(given, change) if module else lambda codes: change(given(codes)))
         yield
     finally:
         setattr(owner, name, given)
 
 
-def _matrix_of(classifier: Classifier) -> tuple[Any, str, Any]:
-    """Who makes, or reads, the matrix: the owner, the attribute that is called, and what it is."""
+def _reader_of(classifier: Classifier) -> tuple[Any, str] | None:
+    """Who makes, or reads, the rows that a model is given: the owner, and the attribute that is called."""
     module: Any = classifier.module
     if not isinstance(module, Adapter):
-        return classifier, "module", module
+        return classifier, "module"
     while hasattr(module, "inner"):
         module = module.inner
     module = getattr(module, "_runtime", module)
-    name = "features" if hasattr(module, "features") else "_read"
-    return module, name, getattr(module, name)
+    return next(((module, name) for name in ("features", "_read") if hasattr(module, name)), None)
 
 
-class _Swapped(nn.Module):
-    """A network's features with two columns exchanged; or a module that is given its codes so."""
+def _given(classifier: Classifier, data: Dataset) -> Rows | None:
+    """Training rows as the model reads them."""
+    place = _reader_of(classifier)
+    if place is None:
+        return None
+    rows = np.flatnonzero(data.train)[:SCALED_BY]
+    codes = people_codes(data, classifier.module)[rows]
+    reader = getattr(*place)
+    x = torch.tensor(codes, dtype=torch.float32)
+    if isinstance(reader, nn.Module):
+        with torch.no_grad():
+            return reader(x) if isinstance(reader, Features) else x
+    return reader(codes)
 
-    def __init__(self, given: nn.Module, pair: tuple[int, int]) -> None:
+
+class _Changed(nn.Module):
+    """A network's features with a change; or a module that is given its codes so."""
+
+    def __init__(self, given: nn.Module, change: Change) -> None:
         super().__init__()
-        self.given, self.pair = given, pair
+        self.given, self.change = given, change
 
     def forward(self, x: Tensor) -> Tensor:
-        """What is given, or what it makes, with two columns exchanged."""
-        if isinstance(self.given, Features):
-            features: Tensor = _exchanged(self.given(x), self.pair)
-            return features
-        scores: Tensor = self.given(_exchanged(x, self.pair))
-        return scores
+        """What is given, or what it makes, changed."""
+        made: Tensor = self.change(self.given(x)) if isinstance(self.given, Features) else self.given(self.change(x))
+        return made
 
 
-def _exchanged(matrix: Any, pair: tuple[int, int]) -> Any:
+def _swapped(pair: tuple[int, int], matrix: Rows) -> Rows:
     one, other = pair
     order = list(range(matrix.shape[1]))
     order[one], order[other] = other, one
     return matrix[:, order]
+
+
+def _scaling(rows: Rows, kind: str, two_values_too: bool) -> Change:
+    """What scales the numbers of rows, by how these rows are spread."""
+    if isinstance(rows, pd.DataFrame):
+        names = [name for name in rows if pd.api.types.is_numeric_dtype(rows[name])]
+        shift, size = _shift_and_size(rows[names].to_numpy(dtype=np.float64, na_value=np.nan), kind, two_values_too)
+        return partial(_scaled_frame, dict(zip(names, zip(shift, size, strict=True), strict=True)))
+    numbers = rows.cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows)
+    shift, size = _shift_and_size(numbers.astype(np.float64), kind, two_values_too)
+    if isinstance(rows, Tensor):
+        by, to = (torch.tensor(each, dtype=rows.dtype) for each in (shift, size))
+        return lambda x: (x - by.to(x.device)) / to.to(x.device)
+    return lambda matrix: (matrix - shift) / size
+
+
+def _shift_and_size(
+    numbers: NDArray[np.float64], kind: str, two_values_too: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(k,) what is taken off the columns (n, k), and what they are divided by."""
+    shift, size = np.zeros(numbers.shape[1]), np.ones(numbers.shape[1])
+    for place, column in enumerate(numbers.T):
+        values = column[np.isfinite(column)]
+        distinct = len(np.unique(values))
+        if distinct < 2 or (distinct == 2 and not two_values_too):
+            continue
+        ends = (values.min(), values.max())
+        shift[place], size[place] = (
+            (values.mean(), values.std()) if kind == "standard" else (ends[0], ends[1] - ends[0])
+        )
+    return shift, size
+
+
+def _scaled_frame(scales: dict[Any, tuple[float, float]], frame: pd.DataFrame) -> pd.DataFrame:
+    columns = {
+        name: (pd.Series(frame[name].to_numpy(dtype=np.float64, na_value=np.nan), index=frame.index) - shift) / size
+        for name, (shift, size) in scales.items()
+    }
+    return frame.assign(**columns)

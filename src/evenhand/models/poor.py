@@ -1,15 +1,14 @@
 """What is wrong with a model that gives the labels of the data no more often than one that always says the same."""
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 
 from evenhand.data.dataset import Dataset
 from evenhand.models.evidence import better_than_chance, clearly_better, commonest
 
-MOST_ORDERED = 4  # classes whose orders are all tried
 Labels = NDArray[np.int64]
 
 
@@ -29,8 +28,8 @@ def complaint(data: Dataset, rows: NDArray[np.int64], given: Labels, named: bool
         return ""
     shares = (
         f"The model gives the label of the data to {right.mean():.1%} of {len(rows):,} rows; always saying "
-        f"‘{names[most]}’ would to {always.mean():.1%}"
-        + (", and so small a difference may be chance. " if right.mean() > always.mean() else ". ")
+        f"‘{names[most]}’ would match {always.mean():.1%}"
+        + (", and so small a difference may be chance. " if poor and right.mean() > always.mean() else ". ")
     )
     return shares + _reason(labels, given, names, order)
 
@@ -55,11 +54,9 @@ def _reason(labels: Labels, given: Labels, names: Sequence[str], order: tuple[in
 
 def _better_order(labels: Labels, given: Labels, classes: int) -> tuple[int, ...] | None:
     """The order of classes in which a model agrees clearly better than in its own, and than always saying one."""
-    if classes > MOST_ORDERED:
-        return None
-    own = tuple(range(classes))
-    orders = [order for order in itertools.permutations(own) if order != own]
-    right = {order: np.array(order)[given] == labels for order in orders}
-    best = max(orders, key=lambda order: right[order].mean())
-    clear = clearly_better(right[best], given == labels) and clearly_better(right[best], labels == commonest(labels))
-    return best if clear else None
+    met = np.zeros((classes, classes), dtype=np.int64)  # how often each class was given to each label
+    np.add.at(met, (given, labels), 1)
+    _, best = linear_sum_assignment(met, maximize=True)
+    right = best[given] == labels
+    clear = clearly_better(right, given == labels) and clearly_better(right, labels == commonest(labels))
+    return tuple(int(place) for place in best) if clear else None

@@ -14,7 +14,7 @@ from evenhand.models.adapters.base import BY_NAME, DESCRIBED, Adapter
 from evenhand.models.adapters.feature_entries import WAYS, Inputs
 from evenhand.models.adapters.readers import is_numeric
 from evenhand.models.averaged import Averaged
-from evenhand.models.classifier import Classifier, Outputs
+from evenhand.models.classifier import Classifier, ModelGone, Outputs
 from evenhand.models.evidence import Right, answers_on, clearly_better, commonest, domain_samples, evidence_rows
 from evenhand.models.loading import load_module, loader_of
 from evenhand.models.network import FeedForward
@@ -62,7 +62,8 @@ def settled(data: Dataset, model: Any, inputs: Inputs, tried: Try) -> Settled:
     try:
         module, name = load(None)
         if not _is_open(module):
-            reading = module.reading if isinstance(module, Adapter) else "codes"
+            asked = module.inner if isinstance(module, Averaged) else module
+            reading = asked.reading if isinstance(asked, Adapter) else "codes"
             described = isinstance(module, Adapter) and reading != BY_NAME
             return Settled(tried(module), name, reading, "user" if described else "file")
         ways = module.ways if isinstance(module, Adapter) else WAYS
@@ -107,7 +108,7 @@ def _fitting(
 def _by_evidence(data: Dataset, readings: dict[str, Classifier], name: str) -> Settled:
     """The reading that agrees clearly better with the labels than all others, unless they are all the same."""
     rows = evidence_rows(data)
-    said = {way: _said(classifier, data, rows) for way, classifier in readings.items()}
+    said = _answers(data, readings, rows)
     groups = _alike(said)
     labels = data.labels[rows]
     right = {way: said[way][0].labels.numpy() == labels for way in groups}
@@ -152,6 +153,19 @@ def _said(classifier: Classifier, data: Dataset, rows: Any) -> tuple[Outputs, Te
     """What a model says of rows, and the scores of samples of the whole domain."""
     x = domain_samples(data).to(classifier.device)
     return answers_on(classifier, data, rows), classifier.outputs(x).scores.cpu()
+
+
+def _answers(data: Dataset, readings: dict[str, Classifier], rows: Any) -> dict[str, tuple[Outputs, Tensor]]:
+    """What the model says in each reading in which it can be asked about all of the domain; an error where in none."""
+    said, gone = {}, []
+    for way, classifier in readings.items():
+        try:
+            said[way] = _said(classifier, data, rows)
+        except ModelGone as error:  # an embedding has no row for such a number
+            gone.append(error)
+    if not said:
+        raise gone[0]
+    return said
 
 
 def _alike(said: dict[str, tuple[Outputs, Tensor]]) -> dict[str, list[str]]:

@@ -1,7 +1,6 @@
 """A repaired model as its user needs it: labels and scores for a data frame with the raw columns of the table."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset, builtin_names, encode, load_dataset
 from evenhand.data.schema import Schema
-from evenhand.data.split import Split
 from evenhand.errors import EvenhandError
 from evenhand.models.classifier import Classifier, Outputs
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import network_files, read_description
+from evenhand.models.new_rows import NewRows
 from evenhand.models.people import people_codes
 
 if TYPE_CHECKING:
@@ -27,24 +26,21 @@ LABEL_TYPES = {"b": "boolean", "i": "integer", "u": "integer", "f": "float"}
 
 
 class RepairedModel:
-    """Labels people as a repair judged it, from the raw columns of the table: nothing is rounded or filled in.
+    """Labels people as a repair judged it, from the raw columns of the table that it reads.
 
-    `classes_` are the labels in the order of the scores.
+    A model that reads raw values is given every cell as it stands: nothing is rounded or filled in. `classes_` are the
+    labels in the order of the scores.
     """
 
     def __init__(
         self,
         schema: Schema,
         opened: Callable[[Dataset], Classifier],
-        table: Dataset | None = None,
+        rows: NewRows,
         label_type: str | None = None,
     ) -> None:
-        """`opened` makes the model for rows; with a table, for its rows and those that are asked about.
-
-        A model that reads raw values needs the table: it may be scaled by its training rows.
-        """
-        self._schema, self._opened = schema, opened
-        self._table = None if table is None else replace(table, frame=_cells(table))
+        """`opened` makes the model for data, which `rows` makes of the frames that it is asked about."""
+        self._schema, self._opened, self._rows = schema, opened, rows
         self.classes_: NDArray[Any] = np.array([_typed(value, label_type) for value in schema.label.values])
 
     def __repr__(self) -> str:
@@ -65,54 +61,16 @@ class RepairedModel:
 
     def _outputs(self, frame: "pd.DataFrame") -> Outputs | None:
         """What the model says of rows; None where there are none."""
-        if not hasattr(frame, "columns"):
-            raise EvenhandError(
-                f"Predictions are made for a data frame with the columns of {self._schema.name}, not for "
-                f"{type(frame).__name__}."
-            )
+        from evenhand.data.tables import as_frame
+
+        frame = as_frame(frame)
         if not len(frame):
             return None
-        data = read_rows(self._schema, frame)
-        if self._table is not None:
-            data = _with_rows(self._table, data)
+        data = self._rows.data(frame)
         model = self._opened(data)
         codes = people_codes(data, model.module)[-len(frame) :]
         with one_thread(model.device):
             return model.outputs(torch.tensor(codes, dtype=torch.float32))
-
-
-def read_rows(schema: Schema, frame: "pd.DataFrame") -> Dataset:
-    """Rows of a table, which need no label and no weight and belong to no split."""
-    plain = schema.model_copy(update={"split": Split(train_rows=len(frame)), "weight": None})
-    return encode(plain, frame.assign(**{schema.label.column: schema.label.values[0]}))
-
-
-def _with_rows(table: Dataset, rows: Dataset) -> Dataset:
-    """A table with more rows at its end, which are held out."""
-    import pandas as pd
-
-    return Dataset(
-        table.schema,
-        np.concatenate([table.codes, rows.codes]),
-        np.concatenate([table.labels, rows.labels]),
-        np.concatenate([table.train, np.zeros(len(rows.train), dtype=bool)]),
-        frame=pd.concat([table.frame, _cells(rows)], ignore_index=True),
-    )
-
-
-def _cells(data: Dataset) -> "pd.DataFrame":
-    """The columns of the attributes, typed, so that tables that write them otherwise can be joined."""
-    import pandas as pd
-
-    from evenhand.data.raw import cells_of, notation_for
-
-    if data.frame is None:
-        return data.decoder.frame(data.clipped)
-    cells: dict[str, Any] = {}
-    for attribute in data.schema.attributes:
-        notation = notation_for(data.frame[attribute.raw_columns[0]], data.schema.notation)
-        cells |= cells_of(attribute, data.frame, notation)
-    return pd.DataFrame({name: cells[name] for name in map(str, data.frame.columns) if name in cells})
 
 
 def label_type(data: Dataset) -> str | None:
@@ -132,7 +90,7 @@ def _typed(value: str, kind: str | None) -> Any:
 def description_of(data: Dataset, name: str) -> dict[str, Any]:
     """What the file of a repaired model says of its table, so that it can predict; `name` is how the table is named."""
     schema = data.schema.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return {"schema": schema, "label_type": label_type(data), "data": name}
+    return {"schema": schema, "label_type": label_type(data), "data": name, "from_csv": data.from_csv}
 
 
 def load_repaired(path: str | Path, data: Any = None) -> RepairedModel:
@@ -154,15 +112,18 @@ def load_repaired(path: str | Path, data: Any = None) -> RepairedModel:
     weights, kind = str(network_files(file)[0]), description.get("label_type")
     if isinstance(description.get("inner"), str):
         table = _table_for(schema, data, description, file)
-        load_module(table, weights)  # what is wrong with it is said now
-        return RepairedModel(schema, lambda rows: Classifier(load_module(rows, weights)[0]), table, kind)
+        module, _ = load_module(table, weights)  # what is wrong with it is said now
+        reader = NewRows(schema, module, table, _names(description.get("unread")))
+        return RepairedModel(schema, lambda rows: Classifier(load_module(rows, weights)[0]), reader, kind)
     nobody = Dataset(schema, np.zeros((0, len(schema.names)), np.int32), np.zeros(0, np.int64), np.zeros(0, bool))
     model = Classifier(load_module(nobody, weights)[0])
-    return RepairedModel(schema, lambda rows: model, None, kind)  # it reads codes, whatever rows they are of
+    return RepairedModel(schema, lambda rows: model, NewRows(schema, model.module), kind)  # it reads codes
 
 
 def _table_for(schema: Schema, data: Any, description: dict[str, Any], path: Path) -> Dataset:
     """The table that a model was repaired for, read by the schema of then."""
+    from evenhand.data.tables import as_frame
+
     if data is None:
         data = description.get("data")
         if data not in builtin_names() and not (str(data).endswith(".toml") and Path(str(data)).is_file()):
@@ -171,6 +132,9 @@ def _table_for(schema: Schema, data: Any, description: dict[str, Any], path: Pat
                 "there. Give it: load_repaired(path, data=FRAME)."
             )
     frame: Any = load_dataset(str(data)).frame if isinstance(data, str | Path) else getattr(data, "frame", data)
-    if not hasattr(frame, "columns"):
-        raise EvenhandError(f"The table is a {type(data).__name__}; give a data frame, or the name of a data set.")
-    return encode(schema, frame)
+    return encode(schema, as_frame(frame), from_csv=bool(description.get("from_csv")))
+
+
+def _names(listed: Any) -> list[str]:
+    """Names in a description; files that were made before it had them list none."""
+    return [str(name) for name in listed] if isinstance(listed, list) else []

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, FrameAdapter
+from evenhand.models.averaged import Averaged
 from evenhand.models.classifier import Classifier, OutputForm, first_line
 
 TRIAL_ROWS = 1024
@@ -44,8 +45,9 @@ def classifier_for(
 
 def why_no_gradients(model: Classifier, x: Tensor) -> str:
     """Why a model gives no gradients, found out on samples (n, d); empty where it gives some."""
-    if isinstance(model.module, Adapter) and model.module.no_gradients is not None:
-        return model.module.no_gradients
+    asked = model.module.inner if isinstance(model.module, Averaged) else model.module
+    if isinstance(asked, Adapter) and asked.no_gradients is not None:
+        return asked.no_gradients
     try:
         model.gradients(x, model.outputs(x).labels)
     except EvenhandError as error:

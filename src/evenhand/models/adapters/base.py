@@ -39,6 +39,7 @@ class Adapter(nn.Module):
     regression: str = ""  # why its numbers are no classifier's, unless somebody states that they are logits
     lone_logit: bool = False  # whether a single score outside 0 to 1 may be meant as a logit, if the labels bear it out
     threshold: float | None = None  # see `Classifier`
+    own_threshold: float | None = None  # the score of the last class that its own labels begin at, where it names one
     reads: list[str] | None = None  # the attributes that it is declared to read; None where nothing says so
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Adapter":
@@ -89,6 +90,11 @@ class FrameAdapter(Adapter):
         order = None if classes is None else class_order(classes, label)
         self._order = None if order == sorted(order or []) else order
         self.own_classes = None if classes is None else named_classes(classes, label)
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The raw columns that it asks for by name; None where it is given all of them, or a matrix."""
+        return getattr(self._read, "names", None)
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
@@ -171,7 +177,7 @@ def scores_of(answer: Any, rows: int, label: Label, order: list[int] | None = No
     if values.ndim == 2:
         return _scores_of_classes(values, order)
     if np.issubdtype(values.dtype, np.floating):
-        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+        return torch.from_numpy(np.array(values, dtype=np.float32))  # a copy: the model's own may be read-only
     return _from_labels(values, label)
 
 
@@ -181,7 +187,7 @@ def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
     Votes are often tied. The model takes the first of its own classes then, which need not be the schema's first, or
     the one that is ahead by less than float32 can tell.
     """
-    scores = np.ascontiguousarray(values if order is None else values[:, order], dtype=np.float32)
+    scores = np.array(values if order is None else values[:, order], dtype=np.float32, order="C")  # not the model's own
     own = values.argmax(axis=1)
     label = own if order is None else np.argsort(order)[own]
     rows = np.flatnonzero(scores.argmax(axis=1) != label)
@@ -193,9 +199,9 @@ def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
 
 def _on_its_side(scores: Tensor, answer: NDArray[Any], order: list[int] | None, threshold: float) -> Tensor:
     """Scores whose float32 lies on the side of the threshold on which the model's own number does."""
-    own = answer.ravel() if scores.ndim == 1 else answer[:, -1 if order is None else order[-1]]
-    if not np.issubdtype(own.dtype, np.floating):
+    if not np.issubdtype(answer.dtype, np.floating):
         return scores
+    own = answer.ravel() if scores.ndim == 1 else answer[:, -1 if order is None else order[-1]]
     return beside(scores, torch.from_numpy(own >= threshold), threshold)
 
 

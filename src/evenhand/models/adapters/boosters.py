@@ -58,9 +58,23 @@ def open_xgboost(data: Dataset, path: Path, inputs: Inputs) -> Adapter:
     with _broken_file(path, "XGBoost"):
         model = xgboost.Booster(model_file=str(path))
         check_xgboost(bytes(model.save_raw("json")), path)
+        _check_stopped_early(model, path)
         adapter = wrap_booster(data, model, inputs)
     adapter.about = path.name
     return adapter
+
+
+def _check_stopped_early(model: Any, path: Path) -> None:
+    """A file of training that stopped early holds more rounds than some of its users ask."""
+    best, rounds = (model.attributes() or {}).get("best_iteration"), model.num_boosted_rounds()
+    if best is not None and int(best) + 1 < rounds:
+        kept = int(best) + 1
+        raise EvenhandError(
+            f"{path} was trained with early stopping: its best iteration is {best} of {rounds} rounds. XGBClassifier "
+            f"asks the first {kept}, Booster.predict all {rounds}; which of them decides about people is not said. "
+            f"Save the first {kept} as booster[:{kept}].save_model(…), or all of them after "
+            "booster.set_attr(best_iteration=None); or give the model itself from Python."
+        )
 
 
 @contextmanager

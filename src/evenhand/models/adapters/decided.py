@@ -6,6 +6,8 @@ from torch import Tensor, nn
 from evenhand.models.adapters.base import AHEAD, Adapter, beside
 from evenhand.models.classifier import as_logits, probabilities
 
+ROUNDING = 1e-6  # scores that are nearer to a threshold may lie on its other side in float32
+
 
 class Decided(Adapter):
     """The same model, asked for its labels too; its scores are moved to the side that they say.
@@ -55,8 +57,15 @@ def decided_alike(module: nn.Module, by: nn.Module) -> nn.Module:
     return module
 
 
-def threshold_between(scores: Tensor, labels: Tensor) -> float:
-    """A cut of the second class's scores (n,) that comes nearest to labels (n,): between those of both classes."""
+def threshold_between(scores: Tensor, labels: Tensor, stated: float | None = None) -> float:
+    """A cut of the second class's scores (n,) that comes nearest to labels (n,): between those of both classes.
+
+    One that the model states is taken as it is, where the labels bear it out.
+    """
+    if stated is not None:
+        clear = (scores.double() - stated).abs() > ROUNDING
+        if torch.equal((scores.double() >= stated)[clear], (labels == 1)[clear]):
+            return stated
     ordered, order = scores.double().sort()
     second = labels[order].double()
     # Of all places between two scores the one with the fewest labels on the wrong side.

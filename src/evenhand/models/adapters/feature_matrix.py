@@ -106,7 +106,7 @@ class _Beyond(nn.Module):
         for entry, place in placed if self.any else []:
             values = read_beyond(data, entry)
             if values is not None:
-                self._read.append((data.schema.index(entry.attribute), place, torch.from_numpy(values)))
+                self._read.append((data.schema.index(entry.attribute), place, torch.tensor(values)))
 
     def holds(self, x: Tensor) -> bool:
         """Whether there are such codes among samples (n, d)."""

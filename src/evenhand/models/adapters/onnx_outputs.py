@@ -58,6 +58,12 @@ def label_output(model: Any, scores: str) -> str | None:
     return None
 
 
+def _is_single(value: Any) -> bool:
+    """Whether an output has one number for each row."""
+    sides = list(value.type.tensor_type.shape.dim)
+    return len(sides) == 1 or (len(sides) == 2 and sides[1].dim_value == 1)
+
+
 def chosen_output(model: Any, path: Path) -> tuple[str, bool]:
     """The probabilities where a name says so, else the first output of numbers, else the labels.
 
@@ -65,6 +71,11 @@ def chosen_output(model: Any, path: Path) -> tuple[str, bool]:
     """
     outputs = [value for value in model.graph.output if value.type.HasField("tensor_type")]
     scores = [value.name for value in outputs if value.type.tensor_type.elem_type in FLOATS]
+    if len(single := [value.name for value in outputs if value.name in scores and _is_single(value)]) > 1:
+        raise EvenhandError(
+            f"{path} returns a score in each of several outputs ({', '.join(single[:4])}), one for each class. Export "
+            "it so that all scores stand in one output: with skl2onnx options={id(model): {'zipmap': False}}."
+        )
     named = [name for name in scores if "prob" in name.lower()]
     labels = [value.name for value in outputs if value.type.tensor_type.elem_type in LABELS]
     for names in (named, scores, labels):

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, FrameAdapter, two_columns
+from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, two_columns
 from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width
 from evenhand.models.adapters.skops_files import read_skops
@@ -43,11 +44,12 @@ def wrap_estimator(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
         in_one_thread(ask),
         about=type(model).__name__,
         classes=getattr(model, "classes_", None),
-        no_gradients="models in the manner of scikit-learn have none",
+        no_gradients="scikit-learn models have none",
         read=read,
         decide=in_one_thread(model.predict) if scores_too and hasattr(model, "predict") else None,
     )
     adapter.output = output
+    adapter.own_threshold = own_threshold(model, data.schema.label)
     if isinstance(read, Columns):
         adapter.reads = _declared(data, model, read)
     elif read is not None:
@@ -93,12 +95,21 @@ def dropped_columns(model: Any) -> set[str]:
         if isinstance(transformer, str) and transformer == "drop":
             continue
         if isinstance(columns, slice) or not np.iterable(columns) or isinstance(columns, str):
-            columns = names[columns] if isinstance(columns, slice) else [columns]
+            columns = _sliced(names, columns) if isinstance(columns, slice) else [columns]
         chosen = list(columns)
         if len(chosen) == len(names) and all(isinstance(each, bool | np.bool_) for each in chosen):
             chosen = [name for name, there in zip(names, chosen, strict=True) if there]
         kept |= {str(names[each]) if isinstance(each, int | np.integer) else str(each) for each in chosen}
     return set(map(str, names)) - kept
+
+
+def _sliced(names: list[str], columns: slice) -> list[str]:
+    """The names that a slice means: of positions, or of names, whose last one is among them."""
+    ends = [columns.start, columns.stop]
+    if not any(isinstance(end, str) for end in ends):
+        return names[columns]
+    first, last = (None if end is None else names.index(end) for end in ends)
+    return names[first : None if last is None else last + 1 : columns.step]
 
 
 def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.int32]], Any] | None:
@@ -127,6 +138,34 @@ def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.i
         check_width(data, width, whose)
         return RawMatrix(data)
     return None
+
+
+def own_threshold(model: Any, label: Label) -> float | None:
+    """The score of the schema's last class from which on a tuned classifier gives it; None where it names none.
+
+    It may be the last step of a pipeline, or what a search found best. Of two classes either may be the one that the
+    classifier's own threshold is about.
+    """
+    while hasattr(model, "best_estimator_") or getattr(model, "steps", None):
+        model = model.best_estimator_ if hasattr(model, "best_estimator_") else model.steps[-1][1]
+    own = getattr(model, "best_threshold_", getattr(model, "threshold", None))
+    classes = list(getattr(model, "classes_", []))
+    if isinstance(own, bool) or not isinstance(own, int | float | np.number) or len(classes) != 2:
+        return None
+    by_margin = not hasattr(model, "predict_proba")
+    if getattr(model, "response_method", "auto") == "decision_function" and not by_margin:
+        return None  # it is about other scores than those that are asked for
+    cut = float(1 / (1 + np.exp(-own))) if by_margin else float(own)
+    favoured = _favoured(model)
+    about_last = (1 if favoured is None else classes.index(favoured)) == class_order(classes, label)[-1]
+    cut = cut if about_last else 1 - cut
+    return cut if 0 < cut < 1 else None
+
+
+def _favoured(model: Any) -> Any:
+    """The class that a tuned classifier's threshold is about; None: the second one."""
+    scorer: Any = getattr(model, "_curve_scorer", None)
+    return scorer._get_pos_label() if hasattr(scorer, "_get_pos_label") else getattr(model, "pos_label", None)
 
 
 def question(model: Any) -> tuple[Callable[[Any], Any], OutputForm]:

@@ -1,0 +1,105 @@
+"""Models that are given their columns otherwise than they learned from them: scaled elsewhere, in another order."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from torch import nn
+
+import evenhand
+from evenhand.data.dataset import Dataset
+from evenhand.data.infer import dataset_from
+from evenhand.errors import EvenhandError
+from evenhand.models.misread import better_scaled
+from evenhand.runs.subject import subject_of
+
+COLUMNS = ["balance", "score", "male"]
+LEAST: dict[str, Any] = {"seeds": 2, "iterations": 1, "steps": 1, "device": "cpu"}
+
+
+def people(rows: int = 1500) -> pd.DataFrame:
+    """Numbers around zero, so that a model which wants them scaled still knows many labels without."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "balance": rng.integers(-40, 61, rows),
+            "score": rng.integers(-20, 21, rows),
+            "male": rng.integers(0, 2, rows),
+        }
+    )
+    worth = (frame["balance"] - 10) / 29 + frame["score"] / 12 + 1.6 * (frame["male"] - 0.5)
+    return frame.assign(approved=np.where(worth + rng.normal(0, 0.3, rows) > 0, "yes", "no"))
+
+
+def data_of(frame: pd.DataFrame) -> Dataset:
+    return dataset_from(frame, "approved", ["male"])
+
+
+def discriminatory(predict: Any, frame: pd.DataFrame) -> int:
+    """People whose label the other sex changes, by the bare model."""
+    return int((predict(frame[COLUMNS].assign(male=0)) != predict(frame[COLUMNS].assign(male=1))).sum())
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler()], ids=["standard", "minmax"])
+@pytest.mark.parametrize("named", [True, False], ids=["frame", "matrix"])
+def test_an_estimator_that_learned_from_scaled_numbers_is_refused(scaler: Any, named: bool) -> None:
+    frame = people()
+    scaled = scaler.fit_transform(frame[COLUMNS].to_numpy(dtype=float))
+    model = LogisticRegression(C=100).fit(pd.DataFrame(scaled, columns=COLUMNS) if named else scaled, frame["approved"])
+    with pytest.raises(EvenhandError, match=r"scaled numbers|always saying|clearly better"):
+        evenhand.audit(data_of(frame), "male", model=model, **LEAST)
+    with pytest.raises(EvenhandError, match=r"scaled numbers|always saying|clearly better"):
+        evenhand.assert_fair(model, data_of(frame), "male", max_rate=0.9, failures=None, search=False)
+
+
+def test_what_it_would_know_is_said_and_it_may_be_accepted() -> None:
+    frame = people()
+    scaled = pd.DataFrame(StandardScaler().fit_transform(frame[COLUMNS].astype(float)), columns=COLUMNS)
+    model = LogisticRegression(C=100).fit(scaled, frame["approved"])
+    with pytest.raises(EvenhandError, match=r"numbers standardised \(mean 0, spread 1\) it would give the label"):
+        evenhand.audit(data_of(frame), "male", model=model, **LEAST)
+    accepted = evenhand.audit(data_of(frame), "male", model=model, accept_poor_model=True, **LEAST)
+    assert "learned from scaled numbers" in accepted.summary["warnings"][0]
+
+
+def test_a_network_behind_stated_values_is_refused_too() -> None:
+    frame = people()
+    matrix = frame[COLUMNS].to_numpy(dtype=np.float32)
+    scaled = (matrix - matrix.mean(0)) / matrix.std(0)
+    regression = LogisticRegression(C=100).fit(scaled, frame["approved"])
+    module = nn.Linear(3, 1)
+    with torch.no_grad():
+        module.weight.copy_(torch.tensor(regression.coef_, dtype=torch.float32))
+        module.bias.copy_(torch.tensor(regression.intercept_, dtype=torch.float32))
+    with pytest.raises(EvenhandError, match="learned from scaled numbers"):
+        evenhand.audit(data_of(frame), "male", model=module, inputs="values", output="logits", **LEAST)
+
+
+@pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler()], ids=["standard", "minmax"])
+def test_scaling_that_is_part_of_the_model_is_fine(scaler: Any) -> None:
+    frame = people()
+    model = make_pipeline(scaler, LogisticRegression(C=100)).fit(frame[COLUMNS], frame["approved"])
+    rate = evenhand.audit(data_of(frame), "male", model=model, **LEAST).summary["data_rate"]["all"]
+    assert rate["discriminatory"] == discriminatory(model.predict, frame) > 0
+
+
+def test_a_function_of_the_raw_frame_is_never_taken_for_scaled() -> None:
+    """Also where it fails on numbers that are not whole: then it cannot have learned from scaled ones."""
+    frame = people()
+
+    def rule(rows: pd.DataFrame) -> NDArray[Any]:
+        if rows["score"].dtype.kind != "i":
+            raise TypeError("whole numbers only")
+        worth = (rows["balance"] - 10) / 29 + rows["score"] / 12 + 1.6 * (rows["male"] - 0.5)
+        return np.where(worth > 0, "yes", "no")
+
+    data = data_of(frame)
+    subject = subject_of(data, rule, ["male"], torch.device("cpu"))
+    assert better_scaled(subject.classifier, data) == ""
+    assert subject.agreement["share"] > 0.8
