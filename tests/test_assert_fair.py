@@ -64,7 +64,7 @@ def test_it_holds_where_the_upper_bound_is_allowed() -> None:
 def test_it_is_exceeded_where_the_lower_bound_is_above() -> None:
     error = failing(by_sex(), loans([14] * 100 + [5] * 900), ["sex"], max_rate=0.05)
     assert error.outcome.verdict == "exceeded"
-    assert str(error).startswith("EXCEEDED: Warning: All rows have the same label")
+    assert str(error).startswith("EXCEEDED, with a warning: All rows have the same label")
     assert "10.00% of all 1,000 rows of loans get another label when only sex changes" in str(error)
     assert "more than the 5% that is allowed" in str(error)
 

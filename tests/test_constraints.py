@@ -1,12 +1,13 @@
 """What a schema rules out: no method reports a pair with an impossible member, or leaves the reach of its seed."""
 
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
@@ -17,11 +18,13 @@ from evenhand.measure.rates import data_rates, discriminatory_rows
 from evenhand.measure.sampling import sample_population
 from evenhand.methods.registry import METHODS, make_method
 from evenhand.models.classifier import Classifier
-from evenhand.search.check import check, check_near
-from evenhand.search.recorder import Findings
+from evenhand.search import search as search_module
+from evenhand.search.archive import Archive
+from evenhand.search.check import Checked, check, check_near
+from evenhand.search.recorder import Findings, Phase, Recorder, told_apart
 from evenhand.search.search import Limits, Search, SearchResult
 from evenhand.search.seeds import choose_seeds
-from evenhand.search.space import TableSpace
+from evenhand.search.space import TableSpace, hashed_rows
 from tests.worlds import all_variants, dataset_of, labels_of, network_of, schema_of
 
 DOMAINS = [(0, 2), (0, 9), (-3, 6), (1, 8), (0, 1), (0, 12)]
@@ -80,6 +83,46 @@ def test_the_check_is_that_of_brute_force(protected: list[str]) -> None:
     without = check(model, TableSpace(schema_of(DOMAINS), protected), x).hit
     assert checked.ruled_out.tolist() == (without & ~checked.hit).tolist() == near.ruled_out.tolist()
     assert checked.ruled_out.any()
+
+
+class Seen(Recorder):
+    """Keeps all samples that it is told of."""
+
+    samples: ClassVar[list[NDArray[np.int64]]] = []
+
+    def add(self, checked: Checked, phase: Phase, step: int, seeds: Tensor) -> None:
+        self.samples.append(checked.x.long().numpy())
+        super().add(checked, phase, step, seeds)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_generates_what_is_unique_and_possible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted one by one: a sample is known by its values that are not protected; nobody is an impossible one."""
+    monkeypatch.setattr(Seen, "samples", [])
+    monkeypatch.setattr(search_module, "Recorder", Seen)
+    counts = Ran(name).result.counts
+    samples = np.concatenate(Seen.samples)
+    known, nobody = set(), 0
+    for row in np.unique(samples, axis=0):
+        if is_possible(row):
+            known.add(tuple(row[[1, 2, 3, 5]]))
+        nobody += not is_possible(row)
+    assert counts.tried == len(samples)
+    assert counts.all_generated == len(known)
+    assert counts.success_rate == counts.all_findings / len(known)
+    assert counts.growth[-1][1] <= len(known)
+    assert nobody > 0 or name in SMALL
+
+
+def test_an_impossible_sample_does_not_hide_a_possible_one() -> None:
+    keys = np.array([5, 5, 0, 5, 0, 7])
+    possible = np.array([False, True, True, False, True, False])
+    apart = told_apart(keys, possible)
+    hashed = hashed_rows(keys[:, None])
+    for told in (apart, told_apart(hashed, possible)):
+        fresh = Archive().add(told)
+        assert fresh.tolist() == [0, 1, 2, 5]
+    assert apart[possible].tolist() == keys[possible].tolist()
 
 
 class Ran:

@@ -13,7 +13,9 @@ from evenhand.data.dataset import Dataset
 from evenhand.measure import rates
 from evenhand.measure.rates import row_batches
 from evenhand.report.text import rows_of
+from evenhand.runs import audit as audit_module
 from evenhand.runs import deadline as deadline_module
+from evenhand.runs import subject as subject_module
 from evenhand.runs.config import AuditConfig
 from evenhand.runs.deadline import Deadline
 from evenhand.search.space import TableSpace
@@ -119,7 +121,36 @@ def test_no_rows_are_lost_between_batches(census: Dataset) -> None:
     space = TableSpace(census.schema, ["sex"])
     batches: list[Any] = list(row_batches(space, census))
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(census.codes)))
-    assert len(batches[0]) < len(batches[1])
+    sizes = [len(batch) for batch in batches]
+    assert sizes[0] == 512 < max(sizes)
+    assert all(size <= max(512, sum(sizes[:place]) // 4) for place, size in enumerate(sizes))
+
+
+class SlowSex(nn.Module):
+    """Says yes to rich men, and takes a hundredth of a second of the clock for each row."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.clock.now += len(x) / 100
+        return ((x[:, 9] >= 5) & (x[:, 8] == 1)).float()
+
+
+def test_a_slow_model_is_tried_on_fewer_rows_and_has_fewer_seeds(
+    clock: Clock, census: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (subject_module, audit_module):
+        monkeypatch.setattr(module, "time", clock)
+    found = evenhand.audit(
+        census, "sex", model=SlowSex(clock), seeds=2000, steps=5, iterations=2, max_seconds=100.0, started=0.0,
+        inputs="codes", output="probabilities", method="probe", accept_poor_model=True,
+    )  # fmt: skip
+    assert found.summary["model"]["agreement"]["rows"] < 1000
+    assert found.summary["search"]["seeds"] < 2000
+    assert "the time limit left no more" in dict(rows_of(found.summary))["budget"]
+    assert clock.now < 300.0
 
 
 def test_the_command_counts_from_its_start(tmp_path: Path) -> None:

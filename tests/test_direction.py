@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.direction import Tally, directions, label_directions, look
+from evenhand.measure.direction import Tally, directions, label_directions, look, ranked
 from evenhand.measure.groups import Group, group_figures
 from evenhand.measure.people import people_rates
 from evenhand.report.text import label_pair_texts
@@ -41,7 +41,7 @@ def test_few_combinations_one_by_one_and_many_by_attribute() -> None:
     assert [standing.value for standing in together.standings] == ["1, 0", "1, 1", "0, 0", "0, 1"]
     many = TableSpace(schema_of([(0, 3), (0, 3), (0, 3)]), ["a0", "a1"])
     first, second = directions(tallied(linear([1.0, 0.0, 0.0], -1.5), many, [[0, 0, 0]]), many)
-    assert (first.attribute, first.favoured, first.loses) == ("a0", "2", "1")
+    assert (first.attribute, first.favoured, first.loses) == ("a0", "2 and 3", "0 and 1")
     assert [standing.favourable for standing in first.standings] == [1, 1, 0, 0]
     assert (second.favoured, second.loses) == (None, None)
     assert {standing.favourable for standing in second.standings} == {0.5}
@@ -125,7 +125,38 @@ def test_a_measurement_says_who_gets_which_label_instead_of_which() -> None:
     assert not [title for title in titles if "among discriminatory samples" in title]
     pairs = summary["measured"][0]["populations"][0]["label_pairs"]
     [text] = [text for pair in pairs for text in label_pair_texts(pair) if "get ‘class 2’ and others ‘class 1’" in text]
-    assert "a0 3 gets ‘class 2’ most often (100.0%)" in text
+    assert "‘class 2’ goes most often to a0 3 (100.0%)" in text
+
+
+def test_nobody_is_named_for_what_others_get_as_often() -> None:
+    """All who are tied for most or least are named; of many only how many they are."""
+    tied = ranked("a0", list("abcd"), [1.0, 0.1 + 0.2, 0.3, 0.6])
+    assert (tied.favoured, tied.loses) == ("a", "b and c")  # 0.1 + 0.2 is 0.3 but for rounding
+    assert ranked("a0", list("abc"), [0.5, 0.5, 0.5]).as_dict()["favoured"] is None
+    many = ranked("a0", list("abcde"), [0.0, 1.0, 1.0, 1.0, 1.0])
+    assert (many.favoured, many.loses) == ("4 values alike", "a")
+    assert [standing.value for standing in many.standings] == ["b", "c", "d", "e", "a"]
+
+
+def test_a_measurement_names_all_who_are_tied() -> None:
+    """Yes from a0 = 1 on, whatever else: values 1, 2 and 3 are favoured alike."""
+    data = dataset_of(schema_of([(0, 3), (0, 3)]), 60, seed=0)
+    summary = measure_table(
+        data, "a0", model=linear([1.0, 0.01], -0.5), half_width=0.1, changes=1, inputs="codes", accept_poor_model=True
+    ).summary
+    for rate in summary["measured"][0]["populations"]:
+        assert (rate["direction"][0]["favoured"], rate["direction"][0]["loses"]) == ("1 and 2 and 3", "0")
+    assert "whole domain: favoured most: 1 and 2 and 3; least: 0" in [
+        remark for table in tables_of(summary) for remark in table.remarks
+    ]
+
+
+def test_values_that_nobody_can_have_neither_win_nor_lose() -> None:
+    tally = Tally(3)
+    tally.add(2, torch.tensor([[True, False, False], [True, False, False]]), torch.tensor([[True, True, False]] * 2))
+    [direction] = directions(tally, TableSpace(schema_of([(0, 2), (0, 3)]), ["a0"]))
+    assert [standing.value for standing in direction.standings] == ["0", "1"]
+    assert (direction.favoured, direction.loses) == ("0", "1")
 
 
 def test_no_discrimination_has_no_direction() -> None:

@@ -89,9 +89,9 @@ def test_an_error_in_one_check_does_not_stop_the_others(folder: Path) -> None:
     done = run(folder, DEFAULTS + "\n".join([BROKEN, EXCEEDED, HELD]))
     assert done.exit_code == 2
     assert "ERROR: The model function gate_models:broken failed: RuntimeError: no weights" in done.stdout
-    assert "EXCEEDED: " in done.stdout
+    assert "EXCEEDED, with a warning: " in done.stdout
     assert re.search(r"A real person of the data, row \d+, as they are\.", done.stdout)
-    assert re.search("HELD: Warning: The model gives .* 0.00% of all 40 rows of people", done.stdout)
+    assert re.search("HELD, with a warning: The model gives .* 0.00% of all 40 rows of people", done.stdout)
 
 
 @pytest.mark.parametrize(("error", "words"), [(KeyError("surprise"), "KeyError: 'surprise'"), (SystemExit(0), "0")])
@@ -113,7 +113,7 @@ def test_a_model_that_ends_the_process_does_not_pass_the_gate(folder: Path) -> N
     done = run(folder, DEFAULTS + BROKEN + HELD)
     assert done.exit_code == 2
     assert "SystemExit" in done.stdout
-    assert "HELD: " in done.stdout
+    assert "HELD, with a warning: " in done.stdout
 
 
 def test_an_error_outside_the_checks_is_no_exceeded_rate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

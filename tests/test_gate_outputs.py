@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,13 @@ def entry(name: str, line: int, **settings: Any) -> CheckEntry:
     return CheckEntry(name=name, data="loans.toml", line=line, inputs="codes", accept_poor_model=True, **settings)
 
 
-def outcome_of(check: CheckEntry, model: Any, sums: list[int]) -> Outcome:
+def warned_outcome(check: CheckEntry, model: Any, sums: list[int]) -> Outcome:
     return run_check(model, loans(sums), check.settings, name=check.name, failures=None)
+
+
+def outcome_of(check: CheckEntry, model: Any, sums: list[int]) -> Outcome:
+    """As if the labels of this world, which are all the same, had borne the model out."""
+    return replace(warned_outcome(check, model, sums), warnings=[])
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +123,7 @@ def test_annotations_are_one_line_each(gate_run: GateRun) -> None:
     lines = annotations(gate_run)
     assert [line.split(" ")[0] for line in lines] == ["::error", "::warning", "::error"]
     assert lines[0].startswith(
-        "::error file=ci/gate.toml,line=9,title=evenhand%3A too much%2C by sex (exceeded)::EXCEEDED: Warning: All rows "
+        "::error file=ci/gate.toml,line=9,title=evenhand%3A too much%2C by sex (exceeded)::EXCEEDED: 75.00%25 of all "
     )
     assert all("\n" not in line for line in lines)
     assert "%0Apair 1  income 7" in lines[0]
@@ -148,6 +154,26 @@ def test_the_sentence_of_the_summary_tells_held_from_not_shown(checks: list[Chec
     assert sentence(held, few) == "1 of 2 checks could not be shown to hold; none is exceeded."
     assert sentence(held, few, exceeded) == "Some checks did not hold."
     assert sentence(exceeded, broken) == "Some checks could not be made."
+
+
+def test_a_check_that_held_with_a_warning_says_so_in_every_output() -> None:
+    held = entry("held", 3)
+    check = CheckRun(held, warned_outcome(held, blind(), [5] * 400))
+    run = GateRun(Path("gate.toml"), datetime.now(UTC), [check])
+    assert check.passed
+    assert run.exit_code == 0
+    (result,) = json.loads(sarif(run))["runs"][0]["results"]
+    SARIF.validate(json.loads(sarif(run)))
+    assert (result["ruleId"], result["level"]) == ("model-warned", "warning")
+    assert result["message"]["text"].startswith("held: HELD, with a warning: All rows have the same label")
+    (line,) = annotations(run)
+    assert line.startswith("::warning file=gate.toml,line=3,title=evenhand%3A held (held)::HELD, with a warning: All")
+    text = markdown(run)
+    assert "All checks held, some of them with a warning about the model" in text
+    assert "| held | **held, with a warning** |" in text
+    validate_junit(junit(run))
+    facts = {each.get("name"): each.get("value") for each in ElementTree.fromstring(junit(run)).iter("property")}
+    assert str(facts["warnings"]).startswith("All rows have the same label")
 
 
 @pytest.mark.parametrize("write", [junit, sarif, markdown])

@@ -14,6 +14,7 @@ from evenhand.runs.audit import Audit
 from evenhand.runs.mlflow_log import metrics_of
 from tests.repair_world import repaired
 
+pytest_plugins = ["tests.warned_world"]
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own
 mlflow: Any = pytest.importorskip("mlflow")
 
@@ -50,12 +51,23 @@ def test_an_audit_is_logged_to_a_run_of_its_own(audit: Audit, store: Any) -> Non
     assert logged.data.metrics["data_rate.all"] == rate["rate"]
     assert [logged.data.metrics[f"data_rate.all.{end}"] for end in ("low", "high")] == rate["interval"]
     assert logged.data.metrics["findings"] == len(audit.findings)
+    assert logged.data.tags["evenhand.status"] == "tested"
+    assert "evenhand.warnings" not in logged.data.tags
     assert logged.data.params["evenhand.protected"] == "sex,age"
     assert logged.data.params["evenhand.seeds"] == "20"
     assert json.loads(artifact(run, "summary.json")) == audit.summary
     assert artifact(run, "report.html") == (audit.folder / "report.html").read_text()
     assert "## Individual discrimination" in artifact(run, "card.md")
     assert not any(example["description"] in artifact(run, "card.md") for example in audit.summary["examples"])
+
+
+def test_what_was_not_tested_is_a_tag_and_no_rate(warned: dict[str, Any], store: Any) -> None:
+    for name in ("not tested", "not measured"):
+        logged = store.get_run(evenhand.log_mlflow(warned[name])).data
+        assert logged.tags["evenhand.status"] == "not tested"
+        assert logged.tags["evenhand.warnings"] == warned[name].summary["warnings"][0]
+        assert logged.metrics["groups.sex.demographic_parity_difference"] > 0
+        assert not [metric for metric in logged.metrics if "rate" in metric]
 
 
 def test_an_active_run_is_used_and_stays_active(audit: Audit, store: Any) -> None:

@@ -147,7 +147,7 @@ def test_an_accepted_poor_model_is_warned_of_first_in_every_output(tmp_path: Pat
         summary = json.loads((tmp_path / "out" / "summary.json").read_text())
         assert "gives the label of the data to" in summary["warnings"][0]
         page = (tmp_path / "out" / "report.html").read_text()
-        assert page.index("gives the label of the data to") < page.index("<h1>")
+        assert page.index("gives the label of the data to") < page.index("People affected")
         card = CliRunner().invoke(app, ["card", "out"])
         assert card.stdout.index("Warning") < card.stdout.index("Protected, changed"), card.output
         measured = CliRunner().invoke(app, ["measure", *words, "--half-width", "0.1", "--out", "measured"])

@@ -167,8 +167,29 @@ def test_what_cannot_be_done_is_said_and_nothing_is_left(run: Run, arguments: li
 def test_a_black_box_is_offered_the_average_only(run: Run, by: str) -> None:
     done = repair(run, "--by", by, model="box_to_repair:make")
     assert done.code == 2
-    assert "Only --by average is offered" in done.error
+    assert 'Only --by average (in Python by="average") is offered' in done.error
     assert not Path("out").exists()
+
+
+def test_where_no_way_is_named_a_black_box_is_averaged(run: Run) -> None:
+    done = repair(run, model="box_to_repair:make")
+    assert done.code == 0
+    summary = json.loads(Path("out/summary.json").read_text())
+    assert summary["chosen"] == "average"
+    assert "Repaired by average: box_to_repair:make is not a network" in " ".join(done.out.split())
+    assert "--by average" in summary["command"]
+    own = repair(run, out="own")
+    assert json.loads(Path("own/summary.json").read_text())["chosen"] == "blind"
+    assert "Repaired by average" not in own.out
+
+
+def test_a_repair_without_a_named_way_is_kept_and_listed(run: Run) -> None:
+    command = ["repair", "people.toml", "-p", "a0", "--model", "box_to_repair:make", *QUICK]
+    kept = json.loads(run(*command, "--json", "--quiet").out)
+    assert files(kept["folder"]) >= {"summary.json"}
+    shown = " ".join(run("runs", "show", kept["run"]).out.split())
+    assert "people.toml: a0 " in shown
+    assert "a0 by" not in shown
 
 
 def test_all_of_a_black_box_is_what_can_be_done_to_it(run: Run) -> None:

@@ -90,7 +90,7 @@ def test_the_headline_is_about_people_and_what_it_costs() -> None:
     assert f"{before['people']['rate']:.2%} before, 0.00% after; accuracy " in first
     points = 100 * (before["accuracy"] - after["accuracy"])
     assert f"{'lost' if points > 0 else 'gained'}: {abs(points):.2f} percentage points" in first
-    assert "people among the held-out rows" in second
+    assert second.startswith("Held-out people who would get another label (held-out rows of world): ")
     assert summary["headline"]["people_before"] == before["people"]["rate"] > 0
     assert summary["headline"]["people_after"] == 0
     assert summary["headline"]["accuracy_lost"] == before["accuracy"] - after["accuracy"]
@@ -113,7 +113,7 @@ def test_whose_split_it_is_judged_on_is_said() -> None:
     assert split_words(table(held_out=False)) is None
     own_schema = Schema.parse(content | {"split": {"column": "part", "train": "a"}}, where="the test")
     assert (split_words(replace(data, schema=own_schema, train=own)) or "").startswith(
-        "the table's own split: rows whose 'part'"
+        "the table's own split: rows with part = a are for training, "
     )
     result = repaired("average")
     assert f"Judged on held-out rows ({split_words(data)})." in sentences(result.summary)

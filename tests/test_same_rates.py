@@ -55,6 +55,7 @@ def figures() -> dict[str, Any]:
         "measure": {rate["name"]: rate for rate in measured["measured"][0]["populations"]},
         "repair": repaired("average", data).summary,
         "compare": outcome.notes,
+        "outcome": outcome,
     }
 
 
@@ -83,6 +84,16 @@ def test_the_whole_domain(figures: dict[str, Any]) -> None:
     assert abs(compared["score"] - hits / possible) < 2 * compared["margin"] < 0.02
     everyone = len(all_variants(schema_of(DOMAINS), [0, 1, 2, 3], [0, 0, 0, 0]))
     assert hits / everyone < hits / possible - 0.05  # so that counting the impossible would be seen
+
+
+def test_impossible_samples_are_not_generated(figures: dict[str, Any]) -> None:
+    """All that is unique and possible is met by so many uniform samples: the success is that of the whole domain."""
+    domain = all_variants(schema_of(DOMAINS), [0, 1, 2, 3], [0, 0, 0, 0])
+    people = [row for row in domain if is_possible(row)]
+    outcome = figures["outcome"]
+    assert outcome.generated == len({tuple(row[1:]) for row in people})
+    assert outcome.findings == len({tuple(row[1:]) for row in people if is_hit(row)})
+    assert outcome.success_rate == outcome.findings / outcome.generated
 
 
 def test_the_choice_looks_at_the_same_population(figures: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def test_a_measurement_is_said_in_words_with_its_intervals(visitor: Visitor, fin
             f"{rate['discriminatory']:,} get another decision when nothing but {' and '.join(names)} {verb} changed: "
         )
         assert f"{words}{rate['rate']:.2%} (95% interval {low:.2%} to {high:.2%})" in text, population
-    assert "male gets ‘income above $50,000’ most often and female least often" in text
+    assert "‘income above $50,000’ goes most often to male, least often to female" in text
     for words in ("Changing sex", "Changing race and sex together", "samples drawn from the whole domain", "seed 0"):
         assert words in text
     assert text.count('<figure data-chart="bars"') == 3

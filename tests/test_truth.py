@@ -36,17 +36,23 @@ TRUE = [
     "three labels × LightGBM, multiclass",
     "ties × two neighbours, yes first",
     "in memory, categories × hist boosting",
+    "in memory, odd text × function of a frame",
+    "one-hot, columns apart × function by position",
     "sector protected, gaps × logistic pipeline",
     "derived pair × logistic pipeline",
     "one-hot, by hand × forest, skops",
     "odd cells × fingerprint, passed",
-    "cp1252 × logistic pipeline",
     "headers twice × forest, skops",
 ]  # of bench.truth; the others are slower, or much the same
 STOPPED = [
     "values, nothing stated",
     "values, codes stated",
     "columns in another order",
+    "stopped early",
+    "two of five classes swapped",
+    "sex read for a few",
+    "one of two not read",
+    "within less than a step",
     "races in another order",
     "jobs in another order",
     "classes swapped in a network",
@@ -77,10 +83,15 @@ LEAST: dict[str, Any] = {"seeds": 1, "iterations": 1, "steps": 0, "seed": 0, "de
 def test_the_rate_is_that_of_brute_force_and_findings_are_true(case: Case, tmp_path: Path) -> None:
     judged = judge(case, tmp_path)
     assert not judged.crash
-    if not judged.refused:
-        assert (judged.said, judged.said_of) == (judged.true, judged.rows)
-        assert (judged.at_gate, judged.measured) == (judged.true, judged.true)
-        assert judged.true_findings == judged.findings
+    assert not judged.refused
+    assert (judged.said, judged.said_of) == (judged.true, judged.rows)
+    assert (judged.at_gate, judged.measured) == (judged.true, judged.true)
+    assert judged.true_findings == judged.findings
+
+
+def test_what_cannot_be_read_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (case,) = [case for case in MADE if case.data == "cp1252"]
+    assert "not written in UTF-8" in judge(case, tmp_path).refused
 
 
 @pytest.mark.parametrize("set_up", [s for s in SET_UPS if s.name in STOPPED], ids=lambda set_up: set_up.name)

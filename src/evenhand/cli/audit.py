@@ -67,7 +67,9 @@ def audit(
     device: Device = "auto",
     max_seconds: Annotated[float | None, typer.Option(help="Stop after so long, counted from the start.")] = None,
     max_findings: Annotated[int | None, typer.Option(help="Stop at so many findings.")] = None,
-    max_rows: Annotated[int | None, typer.Option(help="Ask the model about at most so many rows.")] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(help="Maximum number of rows that the search asks the model about.")
+    ] = None,
     chunk_rows: Annotated[int | None, typer.Option(help="Rows per model call, to save memory.")] = None,
     text: text_options.Text = None,
     label: text_options.Label = None,
@@ -268,6 +270,7 @@ def do_audit(
     from evenhand.runs.audit import audit as run_audit
 
     dataset = dataset or load_dataset(command.data)
+    pairs = place.pairs(dataset, command.protected)
     with ProgressDisplay(f"{Path(command.data).stem}/{'+'.join(command.protected)}", quiet=quiet) as display:
         audit = run_audit(
             command.data,
@@ -275,7 +278,8 @@ def do_audit(
             model=command.model,
             out=place.folder,
             on_progress=both(display, place.search),
-            on_findings=place.pairs(dataset, command.protected),
+            on_findings=pairs,
+            on_reading=pairs.reading,
             checkpoints=place.checkpoints(),
             started=started,
             **command.options,

@@ -98,5 +98,5 @@ def compare(
 def _print(comparison: "Comparison", folder: Path) -> None:
     from evenhand.cli.printing import print_tables
 
-    print_tables(comparison.title, comparison.tables())
+    print_tables("\n".join(filter(None, [comparison.warned, comparison.title])), comparison.tables())
     typer.echo(f"\nwritten: {folder}/comparison.html, .md, .json, .csv")

@@ -33,6 +33,26 @@ NOT_INSTALLED = (
 SHORT = 8  # letters of an id that name a run
 
 
+class Pairs(Protocol):
+    """Who is told of findings in a table."""
+
+    def reading(self, protected: list[str], unread: list[str]) -> None:
+        """Which attributes they differ in, and which ones the model does not read."""
+
+    def __call__(self, findings: "Findings") -> None:
+        """Some more of them."""
+
+
+class Nobody:
+    """Hears of findings, and does not mind."""
+
+    def reading(self, protected: list[str], unread: list[str]) -> None:
+        """Nobody is told."""
+
+    def __call__(self, findings: "Findings") -> None:
+        """Nobody is told."""
+
+
 class Place(Protocol):
     """What a command tells how its run goes, and gives the result to."""
 
@@ -53,7 +73,7 @@ class Place(Protocol):
     def step(self, what: str, share: float) -> None:
         """A part of the work, and the share of it that is done."""
 
-    def pairs(self, data: "Dataset", protected: list[str]) -> Callable[["Findings"], None]:
+    def pairs(self, data: "Dataset", protected: list[str]) -> Pairs:
         """Who is told of findings in a table."""
 
     def checkpoints(self) -> "Checkpoints | None":
@@ -80,9 +100,9 @@ class Files:
     def step(self, what: str, share: float) -> None:
         """Nobody is told."""
 
-    def pairs(self, data: "Dataset", protected: list[str]) -> Callable[["Findings"], None]:  # noqa: ARG002
+    def pairs(self, data: "Dataset", protected: list[str]) -> Pairs:  # noqa: ARG002
         """Nobody is told."""
-        return lambda findings: None
+        return Nobody()
 
     def checkpoints(self) -> None:
         """Nobody goes on with it."""

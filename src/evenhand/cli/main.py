@@ -86,7 +86,7 @@ def main() -> None:
 
     So does Ctrl-C, with 130, wherever the command has not said more about it.
     """
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _Warnings().show
     try:
         app()
     except EvenhandError as error:
@@ -100,14 +100,24 @@ def main() -> None:
         raise
 
 
-def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
-    line: str | None = None,
-) -> None:  # fmt: skip
-    """What we have to say about a table is for its owner, who does not care which line of ours says it."""
-    plain = issubclass(category, TableWarning)
-    text = f"note: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno, line)
-    (file or sys.stderr).write(text)
+class _Warnings:
+    """What we have to say about a table is for its owner, who does not care which line of ours says it, nor how often.
+
+    A command may read a table several times; one note is enough.
+    """
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def show(
+        self, message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:  # fmt: skip
+        plain = issubclass(category, TableWarning)
+        text = f"note: {message}\n" if plain else warnings.formatwarning(message, category, filename, lineno, line)
+        if not plain or text not in self._said:
+            (file or sys.stderr).write(text)
+        self._said.add(text)
 
 
 def _end_interrupted() -> None:

@@ -172,9 +172,10 @@ def _check_texts(for_tables: dict[str, Any]) -> None:
 
 def _print(measured: Done) -> None:
     from evenhand.cli.printing import print_tables
-    from evenhand.runs.measure_tables import tables_of, title_of
+    from evenhand.report.text import model_rows
+    from evenhand.runs.measure_tables import heading_of, tables_of
 
-    print_tables(title_of(measured.summary), tables_of(measured.summary))
+    print_tables(heading_of(measured.summary), tables_of(measured.summary), model_rows(measured.summary))
     if measured.folder is not None:
         typer.echo(f"\nwritten: {measured.folder / 'summary.json'}")
     measured.print_run()

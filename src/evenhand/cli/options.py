@@ -61,8 +61,8 @@ AcceptPoorModel = Annotated[
     bool,
     typer.Option(
         "--accept-poor-model",
-        help="Tables: go on with a model that gives the labels of the data no more often than always saying the "
-        "commonest one.",
+        help="Tables: go on with a model that seems to be misread: it gives the labels of the data no better than "
+        "always saying the commonest one (beyond chance), or clearly better with its columns swapped or scaled.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Decides all random choices.")]

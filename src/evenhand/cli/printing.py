@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from evenhand.report.tables import Table
@@ -21,14 +23,16 @@ def print_facts(console: "Console", facts: list[tuple[str, str]]) -> None:
     console.print(shown)
 
 
-def print_tables(title: str, tables: "list[Table]") -> None:
-    """Print tables with their remarks; text from data is never read as markup."""
+def print_tables(title: str, tables: "list[Table]", facts: "Sequence[tuple[str, str]]" = ()) -> None:
+    """Print facts and tables with their remarks; text from data is never read as markup."""
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
     console = Console(highlight=False, markup=False)
     console.print(Text(title, style="bold"))
+    if facts:
+        print_facts(console, list(facts))
     for table in tables:
         shown = RichTable(box=None, padding=(0, 1, 0, 0), pad_edge=False)
         for position, heading in enumerate(table.header):

@@ -44,7 +44,7 @@ def repair(
         str | None,
         typer.Option(
             help="augment, certified, pairing, average, blind; several with commas between; or all.",
-            show_default="blind; pairing for texts",
+            show_default="blind; average for a model that cannot be trained again; pairing for texts",
         ),
     ] = None,
     model: Model = None,
@@ -144,7 +144,8 @@ def repair(
     if texts and protected is None:
         raise EvenhandError("Say which words are protected: --protected with an attribute of the lexicon.")
     given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
-    given["by"] = names_in(("pairing" if texts else "blind") if by is None else by)
+    if by is not None or texts:
+        given["by"] = names_in("pairing" if by is None else by)
     command = Command("repair", data, names_in(protected), model, given, texts)
     kept = is_kept(out, quiet)
     folder = (
@@ -214,7 +215,7 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     from rich.text import Text
 
     from evenhand.report.repair_sentences import sentences
-    from evenhand.report.text import percent
+    from evenhand.report.text import percent, warning_rows
 
     console = Console(highlight=False)
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
@@ -234,6 +235,8 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
         style = "bold" if row["name"] == summary["chosen"] else ""
         shown.add_row(Text(row["name"], style=style), accuracy, *cells)
     headline, *rest = sentences(summary)
+    for name, warning in warning_rows(summary):
+        console.print(Text(f"{name.capitalize()}: {warning}", style="bold"), end="\n\n")
     console.print(Text(headline, style="bold"), end="\n\n")
     console.print(shown)
     for sentence in rest:

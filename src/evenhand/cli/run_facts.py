@@ -25,11 +25,13 @@ def settings_words(kind: str, config: dict[str, Any]) -> str:
 
 
 def result_words(result: dict[str, Any]) -> str:
-    """What came out, a line for each figure and each rate."""
-    figures = {name: value for name, value in result.items() if name not in ("headline", "rates", "files")}
+    """What came out, a line for each warning, figure and rate."""
+    figures = {name: value for name, value in result.items() if name not in ("headline", "rates", "files", "warnings")}
+    headline = result.get("headline") or ""
+    warnings = [f"Warning: {_words(text)}" for text in result.get("warnings", []) if text not in headline]
     rates = [f"{_words(rate['changed'])}, {rate['population']}: {rate['words']}" for rate in result.get("rates", [])]
     first = [_words(result["headline"])] if result.get("headline") and not rates else []
-    return "\n".join([*first, *map(_words, rates), _lines(figures)]).rstrip("\n")
+    return "\n".join([*warnings, *first, *map(_words, rates), _lines(figures)]).rstrip("\n")
 
 
 def event_words(events: "Iterable[Event]") -> "list[tuple[datetime, str]]":

@@ -176,7 +176,7 @@ def _print_list(runs: "list[Run]") -> None:
     for heading in ("run", "kind", "state", "place", "made", "title"):
         table.add_column(heading, no_wrap=heading != "title", overflow="fold")
     for run in runs:
-        state, made = f"{run.state} {_progress(run)}".strip(), _moment(run.created)[:-3]
+        state, made = f"{_state(run)} {_progress(run)}".strip(), _moment(run.created)[:-3]
         cells = (run.id[:8], run.kind, state, run.place, made, run.title)
         table.add_row(*map(Text, cells))
     Console(highlight=False).print(table)
@@ -189,7 +189,7 @@ def _print_run(run: "Run", folder: str, files: list[str], events: "list[Event]")
         ("run", run.id),
         ("title", run.title),
         ("kind", run.kind),
-        ("state", run.state),
+        ("state", _state(run)),
         ("progress", _progress(run)),
         ("made", _moment(run.created)),
         ("started", _moment(run.started)),
@@ -205,6 +205,14 @@ def _print_run(run: "Run", folder: str, files: list[str], events: "list[Event]")
         *((_moment(at), words) for at, words in event_words(events)[-LAST_EVENTS:]),
     ]
     print_facts(Console(highlight=False), [(name, value) for name, value in facts if value])
+
+
+def _state(run: "Run") -> str:
+    """The state, and whether the result has to be read with care: nothing was tested, or there is a warning."""
+    result = run.result or {}
+    if result.get("status") == "not tested":
+        return f"{run.state}, not tested"
+    return f"{run.state}, warned" if result.get("warnings") else run.state
 
 
 def _place(run: "Run") -> str:

@@ -25,8 +25,8 @@ from evenhand.gate.words import message, shown
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.statistics import Example
-from evenhand.runs.not_tested import said_first
-from evenhand.runs.subject import as_dataset, names_of, not_read, subject_of
+from evenhand.report.text import percent
+from evenhand.runs.subject import as_dataset, names_of, subject_of
 from evenhand.search.space import TableSpace
 
 SHOWN = 3
@@ -71,8 +71,8 @@ def assert_fair(
     at most `max_rate`; with `max_rate=0`, where no sample of the population nor of a search has a witness.
     `within={"age": 10}` compares people with themselves within ten years. Failing pairs are kept in the folder
     `failures` (None: nowhere) under `name` and looked at first next time; without a name, under that of the data, the
-    attributes and the model, and of the test that runs. A model that does not read the protected attributes is not
-    tested by this, which is not to hold.
+    attributes and the model, and of the test that runs. A model that does not read all of the protected attributes is
+    not tested for the others, which is not to hold: name those that it reads.
     """
     __tracebackhide__ = True
     budget = SearchBudget.checked(**search) if isinstance(search, dict) else search
@@ -120,28 +120,28 @@ def run_check(
     if not subject.tested(protected):
         looked = look_at_people(classifier, space, dataset, settings, on_progress)
         if not looked.rate.discriminatory:  # in all rows, and not only in those that were tried
-            first, _ = said_first(subject, dataset, protected)
-            others = [warning for warning in subject.warnings if warning != not_read(protected)]
             return Outcome(
-                name, dataset.name, subject.name, protected, settings, "not tested", None, warnings=[first, *others],
-                seconds=time.perf_counter() - started, model_rows=classifier.rows,
+                name, dataset.name, subject.name, protected, settings, "not tested", None, warnings=subject.warnings,
+                seconds=time.perf_counter() - started, model_rows=classifier.rows, untested=protected,
             )  # fmt: skip
-    else:
-        protected = subject.tested(protected)
-        space = TableSpace(dataset.schema, protected, device, subject.unread)
+        subject = subject.seen_to_read(protected)
+    untested, protected = subject.idle(protected), subject.tested(protected)
+    space = subject.space(dataset, protected)
     store = None if failures is None else Failures.of(failures, name, dataset.schema, protected)
     with one_thread(device):
         work = _Check(classifier, space, dataset, settings, store, on_progress)
         work.run()
         pairs = [] if settings.passes(work.verdict) else work.pairs()
     stored_in = work.stored(pairs)
+    verdict: Verdict = "not tested" if untested and work.verdict != "exceeded" else work.verdict
     return Outcome(
-        name, dataset.name, subject.name, protected, settings, work.verdict,
+        name, dataset.name, subject.name, protected, settings, verdict,
         None if work.looked is None else work.looked.rate,
         pairs, work.replayed,
         None if work.searched is None else SearchedFor(*work.searched[:3]),
         work.notes, stored_in,
         time.perf_counter() - started, classifier.rows, subject.warnings,
+        untested, work.verdict if untested else None,
     )  # fmt: skip
 
 
@@ -179,6 +179,12 @@ class _Check:
             return
         look = look_at_people if self._settings.population == "people" else look_at_samples
         self.looked = look(self._model, self._space, self._data, self._settings, self._on_done)
+        if self.looked.all_values is not None:
+            rate = self.looked.all_values
+            self.notes.append(
+                f"With all values of {' and '.join(self._space.nearness.titles)}, however far from their own: "
+                f"{percent(rate.share, 2)} ({rate.discriminatory:,} of {rate.samples:,})."
+            )
         if nothing_allowed and self.looked.verdict == "held":
             self._search()
 

@@ -15,7 +15,7 @@ from evenhand.gate.pairs import NOBODY, ClearestMet
 from evenhand.gate.settings import CheckSettings, SearchBudget
 from evenhand.measure.as_they_are import check_people
 from evenhand.measure.populations import Neighbourhood, Uniform
-from evenhand.measure.rates import Rate, data_rates, limit_words, row_batches, rows_for_people
+from evenhand.measure.rates import Rate, all_words, data_rates, limit_words, row_batches, rows_for_people
 from evenhand.measure.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.classifier import Classifier
@@ -38,6 +38,7 @@ class Looked(NamedTuple):
     rate: Rate
     verdict: Verdict
     pairs: list[Example]
+    all_values: Rate | None = None  # against all values, where people are compared within a distance only
 
 
 class Searched(NamedTuple):
@@ -54,14 +55,16 @@ def look_at_people(
     model: Classifier, space: TableSpace, data: Dataset, settings: CheckSettings, on_done: OnDone
 ) -> Looked:
     """All rows of the data or, where they have too many variants, a random part of them; a single look."""
-    clearest, numbers, hits = ClearestMet(space, KEPT), [], []
+    clearest, numbers, hits, anywhere = ClearestMet(space, KEPT), [], [], []
 
     def done(rows: int, total: int) -> None:
         on_done("rows of the data", rows, total)
 
     reading = person_reading(model.module)
     for rows in row_batches(space, data, seed=settings.seed, most_rows=rows_for_people(model), on_done=done):
-        checked = check_people(model, space, data, rows).found
+        looked = check_people(model, space, data, rows)
+        checked = looked.found
+        anywhere.append(looked.anywhere.cpu().numpy())
         clearest.add(checked, rows, reading)
         numbers.append(rows)
         hits.append(checked.hit.cpu().numpy())
@@ -69,7 +72,9 @@ def look_at_people(
     seen = data_rates(data, rows, hit, ("all",), settings.confidence, how)["all"]
     words = seen.population.replace("all rows", f"all {seen.samples:,} rows")
     rate = replace(one_sided(words, seen.discriminatory, seen.samples, settings.confidence), weighing=seen.weighing)
-    return Looked(rate, decide(rate, settings.max_rate), clearest.kept)
+    others = data_rates(data, rows, np.concatenate(anywhere), ("all",), settings.confidence, all_words(space))
+    everywhere = others["all"] if space.nearness else None
+    return Looked(rate, decide(rate, settings.max_rate), clearest.kept, everywhere)
 
 
 def look_at_samples(

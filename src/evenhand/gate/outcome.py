@@ -64,6 +64,13 @@ class Outcome:
     seconds: float = 0.0
     model_rows: int = 0
     warnings: list[str] = field(default_factory=list)  # what has to be known of the model before the verdict
+    untested: list[str] = field(default_factory=list)  # protected attributes that the model does not read
+    of_tested: Verdict | None = None  # what the others alone would be given, where not all are tested
+
+    @property
+    def seen(self) -> Verdict:
+        """The verdict on what was tested."""
+        return self.of_tested or self.verdict
 
     @property
     def passed(self) -> bool:
@@ -78,7 +85,7 @@ class Outcome:
     @property
     def samples_needed(self) -> int | None:
         """About how many samples would decide, if the rate is what was seen; None where no number is of use."""
-        if self.rate is None or self.verdict != "not shown" or self.rate.error is None:
+        if self.rate is None or self.seen != "not shown" or self.rate.error is None:
             return None
         return samples_needed(self.rate.share, self.settings.max_rate, self.rate.error / 2)
 
@@ -92,6 +99,8 @@ class Outcome:
             "data": self.data,
             "model": self.model,
             "protected": self.protected,
+            "untested": self.untested,
+            "of_tested": self.of_tested,
             "max_rate": self.settings.max_rate,
             "confidence": self.settings.confidence,
             "rate": None if self.rate is None else self.rate.as_dict(),

@@ -42,6 +42,11 @@ class CheckRun:
         return self.outcome is not None and self.outcome.passed
 
     @property
+    def warned(self) -> bool:
+        """Whether something has to be known of the model before a figure of it is relied on."""
+        return self.outcome is not None and self.status != "not tested" and bool(self.outcome.warnings)
+
+    @property
     def sentence(self) -> str:
         """What was seen, or what went wrong."""
         return headline(self.outcome) if self.outcome is not None else self.error or ""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, Strict
 
 from evenhand.gate.decision import Verdict
 from evenhand.methods.names import AUTO
@@ -47,7 +47,7 @@ class CheckSettings(Checked):
     device: str = "auto"
     chunk_rows: int | None = Field(default=None, ge=1)
     threshold: float | None = Field(default=None, gt=0, lt=1)  # of the last of label.values; None: the model's own
-    accept_poor_model: bool = False  # go on where it gives the labels no more often than always saying the same
+    accept_poor_model: Annotated[bool, Strict()] = False  # as for an audit
 
     def passes(self, verdict: Verdict) -> bool:
         """Whether a verdict lets a build go on."""

@@ -1,5 +1,6 @@
 """A check's outcome in sentences."""
 
+import json
 from dataclasses import asdict
 
 from evenhand.data.dataset import Dataset
@@ -10,14 +11,28 @@ from evenhand.report.statistics import Example
 from evenhand.report.text import counted, example_text, interval_text, joined, percent
 from evenhand.search.space import TableSpace
 
+WARNING = "Warning: "
 SHORT = {"uniform": "whole domain", "neighbourhood": "neighbourhood"}
 
 
 def headline(outcome: Outcome) -> str:
     """What was seen and what was allowed, in a sentence or two; first what has to be known of the model."""
     if outcome.verdict == "not tested":
-        return " ".join(outcome.warnings)
-    return " ".join([*(f"Warning: {warning}" for warning in outcome.warnings), _seen_and_allowed(outcome)])
+        return " ".join([*outcome.warnings, *_of_the_others(outcome)])
+    return " ".join([*(f"{WARNING}{warning}" for warning in outcome.warnings), _seen_and_allowed(outcome)])
+
+
+def _of_the_others(outcome: Outcome) -> list[str]:
+    """Where only some attributes are not read: what was seen of the others, and what to do."""
+    if outcome.of_tested is None:
+        return []
+    return [
+        _seen_and_allowed(outcome),
+        f"A check holds only if all that it names is tested, and {joined(outcome.untested)} "
+        f"{'was' if len(outcome.untested) == 1 else 'were'} not: to check "
+        f"{joined(outcome.protected)} alone, name only {'that' if len(outcome.protected) == 1 else 'those'} "
+        f"(protected = {json.dumps(outcome.protected, ensure_ascii=False)}).",
+    ]
 
 
 def _seen_and_allowed(outcome: Outcome) -> str:
@@ -34,7 +49,7 @@ def _seen_and_allowed(outcome: Outcome) -> str:
             f"at least {low} and at most {high}, each",
             f"So few samples do not show whether it is at most the {allowed} that is allowed.",
         ),
-    }[outcome.verdict]
+    }[outcome.seen]
     return f"{_seen(outcome)} ({_hits(outcome)}; {bound} at {confidence(outcome)}). {verdict}{_advice(outcome)}"
 
 
@@ -57,7 +72,8 @@ def _whom(outcome: Outcome) -> str:
     """The rows, or so many samples of a population that `details` names."""
     assert outcome.rate is not None
     if outcome.settings.population == "people":
-        return outcome.rate.population
+        words = outcome.rate.population
+        return f"{words}," if ", " in words else words  # as in: rows of people, weighted by w,
     return f"{outcome.rate.samples:,} samples of the {SHORT[outcome.settings.population]} of {outcome.data}"
 
 
@@ -98,7 +114,7 @@ def _of_none(outcome: Outcome) -> str:
 
 def _advice(outcome: Outcome) -> str:
     """What to do where so few samples do not decide."""
-    if outcome.verdict != "not shown":
+    if outcome.seen != "not shown":
         return ""
     needed = outcome.samples_needed
     if needed is None:
@@ -114,7 +130,10 @@ def _advice(outcome: Outcome) -> str:
 
 def message(outcome: Outcome) -> str:
     """The outcome with its pairs, for a terminal or a log."""
-    lines = [f"{outcome.verdict.upper()}: {headline(outcome)}", *details(outcome)]
+    verdict, words = outcome.verdict.upper(), headline(outcome)
+    if words.startswith(WARNING):
+        verdict, words = f"{verdict}, with a warning", words.removeprefix(WARNING)
+    lines = [f"{verdict}: {words}", *details(outcome)]
     for number, pair in enumerate(outcome.pairs, 1):
         first, *rest = pair.lines
         lines += ["", f"pair {number}  {first}", *(f"        {line}" for line in rest)]

@@ -6,6 +6,7 @@ With more than two classes it is said for each pair of labels: who gets the one 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import isclose
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from evenhand.data.schema import Label
 from evenhand.models.classifier import Classifier
 from evenhand.search.space import TableSpace
 
+MOST_NAMED = 3  # values that win or lose alike; of more, only how many they are
+ROUNDING = 1e-12  # by which sums of weights may differ that are the same
 MOST_COMBINATIONS = 12  # of several attributes that are shown one by one; beyond, each attribute by itself
 
 
@@ -128,17 +131,20 @@ class Direction:
 
     @property
     def favoured(self) -> str | None:
-        """Who wins most often; None where all win alike."""
-        return self.standings[0].value if self._differ else None
+        """Who wins most often, all of them where several do; None where all win alike."""
+        return self._like(self.standings[0])
 
     @property
     def loses(self) -> str | None:
-        """Who wins least often; None where all win alike."""
-        return self.standings[-1].value if self._differ else None
+        """Who wins least often, all of them where several do; None where all win alike."""
+        return self._like(self.standings[-1])
 
-    @property
-    def _differ(self) -> bool:
-        return self.standings[0].favourable > self.standings[-1].favourable
+    def _like(self, one: Standing) -> str | None:
+        """Those who win as often as one does, in words."""
+        alike = [of.value for of in self.standings if isclose(of.favourable, one.favourable, abs_tol=ROUNDING)]
+        if len(alike) == len(self.standings):
+            return None
+        return " and ".join(alike) if len(alike) <= MOST_NAMED else f"{len(alike)} values alike"
 
     def as_dict(self) -> dict[str, Any]:
         """For a summary file."""
@@ -155,22 +161,16 @@ def ranked(attribute: str, values: Sequence[str], shares: Sequence[float]) -> Di
 def directions(tally: Tally, space: TableSpace) -> list[Direction]:
     """Who wins and who loses. Several attributes: each combination where there are few, else each attribute by itself.
 
-    For an attribute by itself its share is the mean over all values of the others. Nothing without discrimination.
+    For an attribute by itself its share is the mean over all values of the others. Values that none of the samples can
+    have are left out. Nothing without discrimination.
     """
     if not tally.hits:
         return []
     attributes = [space.schema.attributes[index] for index in space.protected]
-    shares = tally.won / np.where(tally.there > 0, tally.there, 1)
     if len(attributes) == 1 or space.variant_count <= MOST_COMBINATIONS:
-        codes = space.combinations.long().tolist()
-        values = [", ".join(a.text(code) for a, code in zip(attributes, row, strict=True)) for row in codes]
-        return [ranked(", ".join(a.name for a in attributes), values, shares.tolist())]
-    table = shares.reshape([attribute.size for attribute in attributes])
-    axes = range(len(attributes))
-    return [
-        ranked(attribute.name, attribute.texts(), table.mean(axis=tuple(a for a in axes if a != axis)).tolist())
-        for axis, attribute in enumerate(attributes)
-    ]
+        return _shares_of(tally.won, tally.there, space)
+    shares = tally.won / np.where(tally.there > 0, tally.there, 1)
+    return _shares_of(shares, (tally.there > 0).astype(float), space)
 
 
 @dataclass(frozen=True)

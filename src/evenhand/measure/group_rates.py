@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.rates import clopper_pearson
+from evenhand.measure.rates import clopper_pearson, effective_samples, share_of
 from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import answers_on
 
@@ -71,10 +71,8 @@ def _share(
     hits: NDArray[np.bool_], there: NDArray[np.bool_], weights: NDArray[np.float64], confidence: float
 ) -> dict[str, Any] | None:
     """The weighted rate of hits among those who are there, with its interval; None where nobody is."""
-    own, weight = hits[there], weights[there]
-    total = float(weight.sum())
-    if not total:
+    share = share_of(hits[there], weights[there])
+    if share is None:
         return None
-    share = 1.0 if own.all() else float(weight[own].sum()) / total
-    effective = total**2 / float((weight**2).sum())  # the number of people where all weigh the same
+    effective = effective_samples(weights[there])  # the number of people where all weigh the same
     return {"rate": share, "interval": list(clopper_pearson(share * effective, effective, confidence))}

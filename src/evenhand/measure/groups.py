@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
 from evenhand.models.classifier import Classifier
+from evenhand.models.evidence import answers_on
 
 NOT_INSTALLED = 'Group figures need fairlearn: pip install "evenhand[groups]"'
 
@@ -47,13 +47,13 @@ def fairlearn_is_there() -> bool:
 def group_figures(model: Classifier, data: Dataset, protected: list[str]) -> list[GroupFigures]:
     """Figures for each protected attribute on the held-out rows, or on all rows where none are held out.
 
-    These rows are not clipped into the domain: a person whose value is missing is what the model sees of them.
+    The model is asked about people as they stand in the table; codes only say which group somebody belongs to.
     """
-    rows = ~data.train if not data.train.all() else data.train
+    rows = np.flatnonzero(~data.train if not data.train.all() else data.train)
     which = "all" if data.train.all() else "held-out"
     favourable = data.schema.label.favourable_code
     codes = data.codes[rows]
-    labels = model.outputs(torch.tensor(codes, dtype=torch.float32, device=model.device)).labels.cpu().numpy()
+    labels = answers_on(model, data, rows).labels.numpy()
     actual, given = ((of == favourable).astype(np.int64) for of in (data.labels[rows], labels))
     weights = None if data.weights is None else data.weights[rows]
     weighted = "" if weights is None else f", weighted by {data.schema.weight}"

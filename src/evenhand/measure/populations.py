@@ -44,34 +44,45 @@ class Neighbourhood:
     """Rows of the data, of which some random attributes that are not protected are changed a little.
 
     An ordered attribute or a number moves one step up or down, with equal odds; at an end of its domain it moves
-    inward. A category becomes any other one, with equal odds. All rows are equally likely, and so are all sets of
-    attributes with more than one value. Where the schema limits how an attribute may move, it moves by one stride to an
-    allowed side; one that can go nowhere from its value stays.
+    inward. A category becomes any other one, with equal odds. All rows are equally likely or, where they have weights,
+    as likely as these say; and so are all sets of attributes that the model reads and that have more than one value.
+    Where the schema limits how an attribute may move, it moves by one stride to an allowed side; one that can go
+    nowhere from its value stays.
     """
 
     name = "neighbourhood"
     stream = 3
 
     def __init__(self, space: TableSpace, data: Dataset, changes: int = 2) -> None:
-        self._space, self.changes = space, changes
-        movable = [i for i, size in enumerate(space.sizes) if size > 1 and space.free[i]]
+        self._space = space
+        movable = [i for i, size in enumerate(space.sizes) if size > 1 and space.kept[i] * space.reach.movable[i]]
         if not 1 <= changes <= len(movable):
             raise EvenhandError(
                 f"The neighbourhood changes {changes} attributes of each row; with these protected ones "
                 f"{data.name} has {len(movable)} that can change. Use 1 to {len(movable)} changes."
             )
-        self.words = (
-            f"rows of {data.name} with {changes} random attribute{'s' if changes > 1 else ''} that "
-            f"{'are' if changes > 1 else 'is'} not protected changed: a number or rank by one step, a category to any "
-            "other" + (", as far as the schema lets it move" if space.limited else "")
-        )
-        self.per_sample = 2 + 2 * changes  # two for the row: one alone could not reach all of 10^7 rows evenly
+        read = [i for i in movable if space.free[i]]  # what the model does not read stays as it is
+        movable = read or movable
+        self.changes = min(changes, len(movable))
+        self.words = self._in_words(data, read=bool(read and space.unread), fewer=self.changes < changes)
+        self.per_sample = 2 + 2 * self.changes  # two for the row: one alone could not reach all of 10^7 rows evenly
         self._rows = space.samples(data.clipped)
         device = self._rows.device
+        self._up_to = None if data.weights is None else torch.tensor(data.weights, device=device).cumsum(0)
         self._movable = torch.tensor(movable, device=device)
         anywhere = [a.kind == "category" and a.moves == "any" and a.stride == 1 for a in space.schema.attributes]
         self._category = torch.tensor(anywhere, device=device)
         self._sizes = torch.tensor(space.sizes, device=device)
+
+    def _in_words(self, data: Dataset, *, read: bool, fewer: bool) -> str:
+        drawn = "" if data.weights is None else f", drawn in proportion to {data.schema.weight},"
+        of_which = f"{'are' if self.changes > 1 else 'is'} not protected"
+        of_which += " and that the model reads" if read else ""
+        return (
+            f"rows of {data.name}{drawn} with {self.changes} random attribute{'s' if self.changes > 1 else ''} that "
+            f"{of_which} changed{' (it reads no more)' if fewer else ''}: a number or rank by one step, a category to "
+            "any other" + (", as far as the schema lets it move" if self._space.limited else "")
+        )
 
     def samples(self, numbers: Tensor) -> Tensor:
         """Changed rows."""
@@ -85,7 +96,10 @@ class Neighbourhood:
     def rows(self, numbers: Tensor) -> Tensor:
         """(n,) the row of the data that each sample starts from."""
         fine = numbers[:, 0].double() + numbers[:, 1].double() * FINE
-        return (fine * len(self._rows)).long()
+        if self._up_to is None:
+            return (fine * len(self._rows)).long()
+        last = int((self._up_to < self._up_to[-1]).sum())  # rows after it have no weight
+        return torch.searchsorted(self._up_to, fine * self._up_to[-1], right=True).clamp_max(last)
 
     def _chosen(self, numbers: Tensor) -> list[Tensor]:
         """`changes` different attributes (n,) for each sample: a shuffle that ends after so many."""

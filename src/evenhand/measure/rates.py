@@ -19,7 +19,7 @@ from evenhand.search.space import TableSpace
 ROWS_AT_A_TIME = 1_000_000
 MOST_KEPT = 10_000  # discriminatory people whose pairs are kept, to choose examples from
 FEWEST_PEOPLE = 1000
-FIRST_PART = 64  # the first batch is so much smaller than the largest ones
+FIRST_ROWS = 1024  # model rows of the first batch
 PARTS = 10  # at least so many batches where rows have a price, so that an end on the way leaves something
 MOST_ROWS = 25_000_000  # model rows; where a check of all people would take more, a random part of them is checked
 RANDOM_PART = "a random part of the "  # how a population begins where not all of it was checked
@@ -156,19 +156,22 @@ def row_batches(
     """Batches of rows to check. At least one batch."""
     order = rows_to_check(space, data, seed, most_rows)
     most = max(1, min(ROWS_AT_A_TIME, most_rows // PARTS) // space.variant_count)
-    for start, size in _batches(len(order), most):
+    for start, size in _batches(len(order), max(1, min(most, FIRST_ROWS // space.variant_count)), most):
         yield order[start : start + size]
         on_done(min(start + size, len(order)), len(order))
         if interrupted():
             return
 
 
-def _batches(total: int, most: int) -> Iterator[tuple[int, int]]:
-    """Where each batch starts, and its size: small at first, so that a slow model's limit of time is seen soon."""
-    start, size = 0, max(1, most // FIRST_PART)
+def _batches(total: int, first: int, most: int) -> Iterator[tuple[int, int]]:
+    """Where each batch starts, and its size: small at first, so that a slow model's limit of time is seen soon.
+
+    None is larger than a quarter of what is done.
+    """
+    start, size = 0, first
     while start < total:
         yield start, size
-        start, size = start + size, min(2 * size, most)
+        start, size = start + size, min(most, max(first, (start + size) // 4))
 
 
 def rows_to_check(space: TableSpace, data: Dataset, seed: int, most_rows: int = MOST_ROWS) -> NDArray[np.int64]:
@@ -227,13 +230,26 @@ def people_rate(
     if data.weights is None:
         return Rate(population, int(hit.sum()), len(rows), confidence)
     weights = data.weights[rows]
-    total = float(weights.sum())
-    if not total:
+    share = share_of(hit, weights)
+    if share is None:
         return None
     by = str(data.schema.weight)
-    share = min(1.0, float(weights[hit].sum()) / total) if not hit.all() else 1.0
-    weighing = Weighing(by, share, total**2 / float((weights**2).sum()))
+    weighing = Weighing(by, share, effective_samples(weights))
     return Rate(f"{population}, weighted by {by}", int(hit.sum()), len(rows), confidence, weighing=weighing)
+
+
+def share_of(hit: NDArray[np.bool_], weights: NDArray[np.float64] | None) -> float | None:
+    """The share of hits, each as much as its weight says where there are weights; None where nobody counts."""
+    if not len(hit) or (weights is not None and not weights.any()):
+        return None
+    if weights is None or hit.all():
+        return float(hit.mean())
+    return min(1.0, float(weights[hit].sum()) / float(weights.sum()))
+
+
+def effective_samples(weights: NDArray[np.float64]) -> float:
+    """How many rows of equal weight would say as much (Kish)."""
+    return float(weights.sum()) ** 2 / float((weights**2).sum())
 
 
 def part_of(data: Dataset, rows: NDArray[np.int64], part: str) -> NDArray[np.bool_]:

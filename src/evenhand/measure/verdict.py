@@ -14,7 +14,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.measure.as_they_are import check_people
 from evenhand.measure.direction import look
 from evenhand.measure.populations import Uniform
-from evenhand.measure.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check
+from evenhand.measure.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check, share_of
 from evenhand.measure.sampling import sample_population
 from evenhand.models.averaged import Averaged
 from evenhand.models.bounds import NO_LABEL, certified_labels
@@ -32,7 +32,7 @@ SELECTION_SEED = 77  # other samples than those that are reported
 class Verdict:
     """What was measured of one network."""
 
-    accuracy: float | None  # on held-out rows; none where no rows are held out
+    accuracy: float | None  # on held-out rows, weighted where rows have weights; none where no rows are held out
     right: NDArray[np.bool_]  # (held-out rows,) which labels it gets right
     uniform: Rate  # discriminatory samples over the whole domain
     people: Rate | None  # discriminatory held-out people
@@ -47,6 +47,11 @@ class Verdict:
     def score(self) -> float:
         """What repeats are chosen by, never on held-out rows: validation error plus the rate over the domain."""
         return 1 - self.validation_accuracy + self.validation_rate
+
+
+def held_out_weights(data: Dataset) -> NDArray[np.float64] | None:
+    """(held-out rows,) their weights; None where rows have none."""
+    return None if data.weights is None else data.weights[~data.train]
 
 
 @dataclass(frozen=True)
@@ -82,16 +87,23 @@ class Judge:
             assert selection is not None
             rate, bound = selection.share, selection.interval[1]
         return Verdict(
-            float(right.mean()) if len(right) else None,
+            share_of(right, held_out_weights(self.data)),
             right,
             uniform,
             self._people(model),
             self._rate(model, self.space.samples(self.findings), "findings made from held-out rows"),
             self._certified(model.module),
-            float(self._right(model, self.validation).mean()),
+            self._validation_accuracy(model),
             rate,
             bound,
         )
+
+    def _validation_accuracy(self, model: Classifier) -> float:
+        """On the rows set aside; where none of these has any weight, all count alike."""
+        right = self._right(model, self.validation)
+        weights = None if self.data.weights is None else self.data.weights[self.validation]
+        share = share_of(right, weights)
+        return float(right.mean()) if share is None else share
 
     @cached_property
     def people(self) -> NDArray[np.int64]:

@@ -80,7 +80,8 @@ class Workshop:
         """The mean score over all protected values, weighted as they are among the training rows; no training."""
         space, data = self.material.space, self.material.data
         people = torch.tensor(data.clipped[data.train], dtype=torch.float32)
-        weights = population_weights(space.combination(people), space.variant_count)
+        each = None if data.weights is None else torch.tensor(data.weights[data.train])
+        weights = population_weights(space.combination(people), space.variant_count, each)
         kept = weights > 0
         model = Averaged(
             self.original.module, space.protected, space.combinations[kept], weights[kept], self.original.output

@@ -24,8 +24,10 @@ from evenhand.report.text import (
     is_not_tested,
     joined,
     label_pair_texts,
+    measured_parts,
     percent,
     ruled_out_text,
+    within_words,
 )
 from evenhand.report.text_sentences import (
     example_lines,
@@ -182,18 +184,19 @@ def _ruled_out(search: dict[str, Any], *, texts: bool) -> list[str]:
 def _measure(summary: dict[str, Any]) -> CardRun:
     """A measurement of a table or of texts."""
     rates, said = [], []
-    for measured in summary["measured"]:
+    for measured in measured_parts(summary):
         names = _names(measured["protected"])
         rates += [_rate(names, rate, kept=rate["name"] != "neighbourhood") for rate in measured["populations"]]
         said += [
             text for rate in measured["populations"][:1] for text in _direction(names, rate, summary["favourable"])
         ]
-    if summary["findings"] is not None:
+    not_tested = is_not_tested(summary)
+    if summary["findings"] is not None and not not_tested:
         rates.append(_rate(_names(summary["protected"]), summary["findings"], kept=False))
     config = summary["config"]
     precision = f"half the interval's length at most {config['half_width']}" if "half_width" in config else ""
     return CardRun(
-        title=f"Measurement: changing {_names(summary['protected'])}",
+        title=f"{'Not tested' if not_tested else 'Measurement'}: changing {_names(summary['protected'])}",
         facts=[
             *_facts(summary),
             *([("Precision asked for", precision)] if precision else []),
@@ -257,6 +260,7 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     data, texts = summary["dataset"], _is_text(summary)
     several = " (each by itself and together)" if summary["kind"] == "measure" else " together"
     changed = _names(summary["protected"]) + (several if len(summary["protected"]) > 1 and not texts else "")
+    changed += f", {limit}" if (limit := within_words(summary)) else ""
     return [
         ("Model", model_text(summary)),
         ("Data", f"{data['title']}, {data['rows']:,} {'texts' if texts else 'rows'}"),
@@ -295,12 +299,13 @@ def _direction(changed: str, rate: dict[str, Any], favourable: str) -> list[str]
         ]
     found = []
     for who in rate["direction"]:
-        shares = {value["value"]: value["favourable"] for value in who["values"]}
+        if who["favoured"] is None:  # all win alike
+            continue
+        most, least = (percent(who["values"][end]["favourable"]) for end in (0, -1))
         found.append(
             f"Changing {changed}, of the variants of discriminatory samples ({rate['population']}) those with "
             f"{who['attribute'].replace('_', ' ')} {who['favoured']} get ‘{favourable}’ most often "
-            f"({percent(shares[who['favoured']])}), those with {who['loses']} least often "
-            f"({percent(shares[who['loses']])})."
+            f"({most}), those with {who['loses']} least often ({least})."
         )
     return found
 

@@ -84,8 +84,13 @@ def _index(index: Any, runs: list[CardRun], name: str | None) -> list[dict[str, 
 
 
 def _is_ours(result: Any) -> bool:
-    """Whether a result is of an earlier card of ours: it has a rate of discriminatory samples, and nothing unknown."""
+    """Whether a result is of an earlier card of ours: it has a rate of discriminatory samples, and nothing unknown.
+
+    That of a run that was not tested has no figures at all.
+    """
     metrics = result.get("metrics") if isinstance(result, dict) else None
+    if metrics == [] and set(result) == {"task", "dataset", "metrics"}:
+        return True
     types = {metric.get("type") for metric in metrics or [] if isinstance(metric, dict)}
     return RATE in types and types <= {RATE, ACCURACY}
 

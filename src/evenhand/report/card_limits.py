@@ -12,7 +12,10 @@ NO_PROOF = (
     "Each pair was put to the model and is real. Finding few or none within a budget is no proof that there are no "
     "more."
 )
-BINS = "Numbers are looked at in the bins or steps of the schema: one value stands for all of a bin."
+BINS = (
+    "People of the data are checked as they stand in the table. Generated samples have the values of the schema, where "
+    "one number stands for all of a bin or a step."
+)
 NEW_FINDINGS = (
     "A trained repair removes findings that were made against the old model; a new search may find others. "
     "Audit the repaired model again."

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evenhand.report.tables import Table
 from evenhand.report.text import percent
 
 COLUMNS = ("people", "get it", "judged wrongly", "get it wrongly", "miss it wrongly")
@@ -22,10 +23,15 @@ def _one(figures: dict[str, Any]) -> str:
     return (
         f"by {figures['title']}, ‘{figures['favourable']}’ goes to {_selected(most)} of {most['value']} and to "
         f"{_selected(least)} of {least['value']} (demographic parity difference "
-        f"{percent(figures['demographic_parity_difference'])}), and {share_text(errors[-1]['error'])} of "
+        f"{points_text(figures['demographic_parity_difference'])}), and {share_text(errors[-1]['error'])} of "
         f"{errors[-1]['value']} are judged wrongly, of {errors[0]['value']} {share_text(errors[0]['error'])} "
         f"({figures['confidence']:.0%} intervals, {figures['population']})"
     )
+
+
+def points_text(difference: float) -> str:
+    """A difference of two shares: 9.7 percentage points."""
+    return f"{100 * difference:.1f} percentage points"
 
 
 def _selected(group: dict[str, Any]) -> str:
@@ -38,6 +44,19 @@ def share_text(share: dict[str, Any] | None) -> str:
         return "–"
     low, high = share["interval"]
     return f"{percent(share['rate'])} ({low:.1%} to {high:.1%})"
+
+
+def group_tables(summary: dict[str, Any]) -> list[Table]:
+    """The groups of the attributes that an audit's model does not read, a table each."""
+    return [
+        Table(
+            f"groups by {figures['title']}: who gets ‘{figures['favourable']}’, {figures['confidence']:.0%} intervals",
+            [figures["title"], *COLUMNS],
+            group_rows(figures),
+            [figures["population"]],
+        )
+        for figures in summary.get("groups", [])
+    ]
 
 
 def group_rows(figures: dict[str, Any]) -> list[list[str]]:

@@ -9,7 +9,16 @@ from evenhand.report.charts import growth_chart, rate_bar
 from evenhand.report.repair_page import trade_chart
 from evenhand.report.repair_sentences import sentences
 from evenhand.report.tables import Table
-from evenhand.report.text import example_text, interval_text, percent, rows_of
+from evenhand.report.text import (
+    example_text,
+    interval_text,
+    is_not_tested,
+    measured_parts,
+    model_rows,
+    percent,
+    rows_of,
+    warning_rows,
+)
 from evenhand.report.text_sentences import example_lines, text_rows
 
 PAIRS = 3
@@ -39,7 +48,7 @@ def audit_html(summary: dict[str, Any]) -> str:
         example_lines(one) if texts else [*example_text(one), one["origin"]] for one in summary["examples"][:PAIRS]
     ]
     growth = [tuple(point) for point in summary["search"]["growth"]]
-    rates = list(summary["data_rate"].values())
+    rates = [] if is_not_tested(summary) else list(summary["data_rate"].values())
     return _shown(_facts("evenhand audit", facts), _rates(rates), growth_chart(growth) if growth else "", _pairs(pairs))
 
 
@@ -47,18 +56,18 @@ def measurement_html(title: str, summary: dict[str, Any], tables: list[Table]) -
     """A measurement, with its rates as bars and its tables."""
     rates = [
         rate | {"population": f"changing {', '.join(measured['protected'])}: {rate['population']}"}
-        for measured in summary["measured"]
+        for measured in measured_parts(summary)
         for rate in measured["populations"]
     ]
-    return _shown(
-        Markup("<p><strong>evenhand measurement.</strong> {}</p>").format(title), _rates(rates), *map(_table, tables)
-    )
+    facts = _facts(f"evenhand measurement. {title}", model_rows(summary))
+    return _shown(_warnings(summary), facts, _rates(rates), *map(_table, tables))
 
 
 def repair_html(summary: dict[str, Any], table: Table) -> str:
     """A repair: what it changed, all models that were compared, and what each costs."""
     said = _list(sentences(summary))
     return _shown(
+        _warnings(summary),
         Markup("<p><strong>evenhand repair</strong></p>"),
         said,
         trade_chart(summary["rows"], summary["chosen"]),
@@ -85,6 +94,12 @@ def _rate_cell(rate: dict[str, Any] | None) -> str:
 
 def _shown(*parts: Markup | str) -> str:
     return str(Markup('<div class="evenhand">{}{}</div>').format(STYLE, Markup("").join(parts)))
+
+
+def _warnings(summary: dict[str, Any]) -> Markup:
+    """What has to be known before any figure."""
+    said = Markup("<p role='alert'><strong>{}.</strong> {}</p>")
+    return Markup("").join(said.format(name.capitalize(), text) for name, text in warning_rows(summary))
 
 
 def _facts(title: str, facts: Iterable[tuple[str, str]]) -> Markup:

@@ -32,6 +32,9 @@ from evenhand.report.text import (
     offers_text,
     percent,
     reading_text,
+    unread_text,
+    warning_rows,
+    within_words,
 )
 
 FROM_NOBODY = "Started from a random sample of the domain, not from a person."
@@ -63,7 +66,9 @@ def render(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> st
         offers=offers_text(summary["model"]),
         reads=inputs_text(summary["model"]) if "inputs" in summary["model"] else "",
         unread=summary["model"].get("unread", {}),
-        warnings=summary.get("warnings", []),
+        unread_words=unread_text(summary["model"].get("unread", {})),
+        within=within_words(summary),
+        warnings=warning_rows(summary),
         not_tested=is_not_tested(summary),
         groups=[(figures, group_rows(figures)) for figures in summary.get("groups", [])],
         group_columns=COLUMNS,

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from evenhand.files import write_text
 from evenhand.report.page import template
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.text import joined, percent
+from evenhand.report.text import joined, percent, warning_rows, within_words
 
 ABOUT = {
     "original": "the model as it was given",
@@ -42,6 +42,8 @@ def render_repair(summary: dict[str, Any]) -> str:
         protected=joined(summary["protected"]),
         about=ABOUT,
         sentences=sentences(summary),
+        warnings=warning_rows(summary),
+        within=within_words(summary),
         chart=trade_chart(rows, summary["chosen"]),
     )
 

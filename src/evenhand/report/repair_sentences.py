@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from evenhand.report.text import interval_text, percent
+from evenhand.report.text import interval_text, percent, within_words
 
 MUCH = 0.02  # accuracy that protected attributes are worth before the report says so
 
@@ -14,17 +14,18 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     before, chosen = summary["rows"][0], rows.get(summary["chosen"] or "")
     if chosen is None:
         return [f"No repair keeps to the condition {summary['config']['choose']}, so no model was written."]
-    found = [_headline(before, chosen, summary.get("domain") == "text")]
+    within = within_words(summary)
+    found = [_headline(before, chosen, summary.get("domain") == "text", within)]
     if chosen["people"] is not None:
         found.append(
-            f"Discriminatory people among the {chosen['people']['population']}: {_rate(before['people'])} before, "
-            f"{_rate(chosen['people'])} after."
+            f"Held-out people who would get another label ({_population(chosen['people'], within)}): "
+            f"{_rate(before['people'])} before, {_rate(chosen['people'])} after."
         )
     found += _accuracy_sentences(before, chosen, rows)
     if summary.get("split"):
         found.append(f"Judged on held-out rows ({summary['split']}).")
     found.append(
-        f"Discriminatory samples over {chosen['uniform']['population']}: {_rate(before['uniform'])} before, "
+        f"Discriminatory samples over {_population(chosen['uniform'], within)}: {_rate(before['uniform'])} before, "
         f"{_rate(chosen['uniform'])} after."
     )
     if chosen["remaining"] is not None:
@@ -35,7 +36,13 @@ def sentences(summary: dict[str, Any]) -> list[str]:
     return [*found, *_cost(rows), *summary["notes"]]
 
 
-def _headline(before: dict[str, Any], chosen: dict[str, Any], texts: bool) -> str:
+def _population(rate: dict[str, Any], within: str) -> str:
+    """Who a rate is about, and with whom they are compared where that is limited."""
+    words: str = rate["population"]
+    return f"{words}, compared {within}" if within and within not in words else words
+
+
+def _headline(before: dict[str, Any], chosen: dict[str, Any], texts: bool, within: str) -> str:
     """Whom it is about: the held-out people or texts affected before and after, and the accuracy that this costs."""
     who = "texts that mention the attribute" if texts else "people"
     name, whose = "people", f"Held-out {who}"
@@ -44,8 +51,9 @@ def _headline(before: dict[str, Any], chosen: dict[str, Any], texts: bool) -> st
     elif chosen["people"] is None:
         name, whose = "uniform", "Samples of the whole domain"
     rates = [percent(row[name]["rate"], 2) for row in (before, chosen)]
+    value = f"another protected value{f' {within}' if within else ''}"
     return (
-        f"{whose} for whom another protected value changes the label: {rates[0]} before, {rates[1]} after; "
+        f"{whose} for whom {value} changes the label: {rates[0]} before, {rates[1]} after; "
         f"{accuracy_lost(before, chosen)}."
     )
 

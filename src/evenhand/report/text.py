@@ -22,6 +22,7 @@ STOPPED = {
     "model-failed": "ended by an error of the model; what was found until then is kept",
 }
 
+NOT_TESTED = "not tested"
 UNITS = {
     "data": ("rows of the data", "checked"),
     "global": ("seeds", "global iterations"),
@@ -46,20 +47,79 @@ DEFAULTS = {
 
 def headline(summary: dict[str, Any]) -> str:
     """The result in one line."""
-    search = summary["search"]
+    search, limit = summary["search"], within_words(summary)
     if is_not_tested(summary):
-        return f"{summary['dataset']['name']}, not tested: {summary['warnings'][0]}"
+        return f"{summary['dataset']['name']}, {NOT_TESTED}: {summary['warnings'][0]}"
     return (
-        f"{summary['dataset']['name']}, changing {joined(summary['protected'])}: "
+        f"{summary['dataset']['name']}, changing {joined(summary['protected'])}{f' {limit}' if limit else ''}: "
         f"{counted(search['findings']['total'], 'finding')} among "
         f"{counted(search['generated']['total'], 'generated sample')} "
         f"({search['success_rate']:.1%}), {search['seeds_with_findings']:,} of {search['seeds']:,} seeds"
     )
 
 
+def introduced(summary: dict[str, Any], words: str) -> str:
+    """A result for Python's prompt: the warnings first, a line each; one that the result says is not repeated."""
+    return "\n".join([*(f"Warning: {text}" for text in summary.get("warnings", []) if text not in words), words])
+
+
 def is_not_tested(summary: dict[str, Any]) -> bool:
-    """Whether an audit found that its model does not read what would be changed."""
-    return summary.get("status") == "not tested"
+    """Whether an audit or a measurement found that its model reads nothing of what would be changed."""
+    if "status" in summary or "measured" not in summary:
+        return summary.get("status") == NOT_TESTED
+    return bool(summary["measured"]) and not measured_parts(summary)
+
+
+def measured_parts(summary: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of a measurement that changed something the model reads: the others have no rate that says anything."""
+    unread = summary["model"].get("unread", {})
+    return [
+        part
+        for part in summary["measured"]
+        if any(name not in unread for name in part["protected"])
+        or any(rate["discriminatory"] for rate in part["populations"])
+    ]
+
+
+def warning_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What has to be known before any figure; first that nothing was tested, where it is so."""
+    first = NOT_TESTED if is_not_tested(summary) else "warning"
+    return [(first if number == 0 else "warning", text) for number, text in enumerate(summary.get("warnings", []))]
+
+
+def measurement_text(summary: dict[str, Any]) -> str:
+    """A measurement in lines: its warnings, then every rate of what the model reads."""
+    lines = [f"{summary['dataset']['name']}, model {summary['model']['name']}"]
+    lines += ["  not tested"] if is_not_tested(summary) else []
+    for part in measured_parts(summary):
+        names = joined(part["protected"])
+        lines += [f"  {names}, {rate['name']}: {rate_text(rate)}" for rate in part["populations"]]
+    return introduced(summary, "\n".join(lines))
+
+
+def within_words(summary: dict[str, Any]) -> str:
+    """With whom an audit or a repair compares people, where that is limited: within 10 of their own age; else empty."""
+    if "rows" in summary:  # a repair
+        rates = [row[name] for row in summary["rows"] for name in ("people", "uniform")]
+    else:
+        rates = [summary.get("data_rate", {}).get("all")]
+    found = [limit for rate in rates if rate is not None and (limit := _limit_of(rate))]
+    limits = summary["config"].get("within") or {}
+    return found[0] if found else " and ".join(f"within {size:g} of their own {name}" for name, size in limits.items())
+
+
+def _limit_of(rate: dict[str, Any]) -> str:
+    """The limit in the words of a rate's population."""
+    words: str = rate["population"].partition(", compared ")[2].partition(", weighted by ")[0]
+    return words if words.startswith("within ") else ""
+
+
+def unread_text(unread: dict[str, str]) -> str:
+    """What a model does not read, attributes with the same reason together."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in unread.items():
+        by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{joined(names)} ({reason})" for reason, names in by_reason.items())
 
 
 def rate_text(rate: dict[str, Any]) -> str:
@@ -71,8 +131,7 @@ def _against_all_values(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Where people are compared within a distance of their own values: how, and what it is against all values."""
     if "all_values" not in summary["data_rate"]:
         return []
-    within = summary["data_rate"]["all"]["population"].partition(", compared ")[2].partition(", weighted by ")[0]
-    return [("compared", within), ("against all values", rate_text(summary["data_rate"]["all_values"]))]
+    return [("compared", within_words(summary)), ("against all values", rate_text(summary["data_rate"]["all_values"]))]
 
 
 def share_text(rate: dict[str, Any]) -> str:
@@ -85,9 +144,16 @@ def budget_text(summary: dict[str, Any]) -> str:
     """What the search was allowed to do, and how it ended."""
     config, search = summary["config"], summary["search"]
     return (
-        f"{search['seeds']:,} seeds × {config['iterations']} global iterations, then {config['steps']:,} local steps "
-        f"from each finding; {STOPPED[search['stopped']]}"
+        f"{search['seeds']:,} seeds{_out_of_time(summary)} × {config['iterations']} global iterations, then "
+        f"{config['steps']:,} local steps from each finding; {STOPPED[search['stopped']]}"
     )
+
+
+def _out_of_time(summary: dict[str, Any]) -> str:
+    """What to say where a slow model left time for fewer seeds than were asked for."""
+    wanted = min(summary["config"]["seeds"], summary["dataset"].get("rows", 0))
+    limited = summary["config"].get("max_seconds") is not None and summary["search"]["seeds"] < wanted
+    return f" (of {wanted:,}: the time limit left no more)" if limited else ""
 
 
 def joined(names: list[str]) -> str:
@@ -97,13 +163,14 @@ def joined(names: list[str]) -> str:
 
 def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """The result as name and value, for a terminal or a notebook; first what has to be known before any figure."""
-    rows = [("not tested" if is_not_tested(summary) else "warning", text) for text in summary.get("warnings", [])]
-    return rows + (_model_rows(summary) if is_not_tested(summary) else _rows(summary))
+    return warning_rows(summary) + (model_rows(summary) if is_not_tested(summary) else _rows(summary))
 
 
-def _model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The data and the model."""
+def model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """The data and the model: of tables also what it reads, and how often it gives the label of the data."""
     model = summary["model"]
+    if summary.get("domain") == "text":
+        return [("model", model["name"])]
     return [
         ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
         ("model", f"{model['name']}; {offers_text(model)}"),
@@ -116,9 +183,9 @@ def _model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
 def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     search = summary["search"]
     return [
-        *_model_rows(summary),
+        *model_rows(summary),
         ("method", f"{summary['config']['method']}: {ABOUT[summary['config']['method']]}"),
-        ("changed", joined(summary["protected"]) + (" together" if len(summary["protected"]) > 1 else "")),
+        ("changed", changed_text(summary)),
         ("in the data itself", rate_text(summary["data_rate"]["all"]) + part_text(summary)),
         *_against_all_values(summary),
         ("budget", budget_text(summary)),
@@ -141,6 +208,13 @@ def _rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+def changed_text(summary: dict[str, Any]) -> str:
+    """What was changed, and how far where that is limited."""
+    limit = within_words(summary)
+    together = " together" if len(summary["protected"]) > 1 else ""
+    return joined(summary["protected"]) + together + (f", {limit}" if limit else "")
+
+
 def part_text(summary: dict[str, Any]) -> str:
     """That the time limit left only a part of the data checked; empty where it did not."""
     stopped = summary.get("data_rate_stopped") == "max-seconds"
@@ -155,7 +229,7 @@ def offers_text(model: dict[str, Any]) -> str:
 
 
 def inputs_text(model: dict[str, Any]) -> str:
-    """How a model is given people, how that is known, and from which score on it says the second class."""
+    """How a model is given people, how that is known, and from which score on it gives the last of the labels."""
     inputs = model["inputs"]
     tried = ", ".join(f"{way} {percent(share)}" for way, share in inputs.get("agreement", {}).items())
     why = {
@@ -164,8 +238,9 @@ def inputs_text(model: dict[str, Any]) -> str:
         "same": "all readings that fit are the same" if tried else "the only reading that fits",
         "evidence": f"the labels of the data say so: {tried}",
     }[inputs["settled_by"]]
-    threshold = model.get("threshold")
-    cut = "" if threshold is None else f"; the second class from a score of {threshold:.4g} on"
+    threshold, label = model.get("threshold"), model.get("threshold_label")
+    named = f"‘{label}’" if label else "the second class"
+    cut = "" if threshold is None else f"; {named} from a score of {threshold:.4g} on"
     return f"{inputs['reading']} ({why}){cut}"
 
 
@@ -182,12 +257,17 @@ def agreement_text(agreement: dict[str, Any]) -> str:
 
 def affected_text(summary: dict[str, Any]) -> str:
     """The figure for a decision in a sentence: how many people of the data, with the interval."""
-    rate = summary["data_rate"]["all"]
-    return (
+    rate, limit = summary["data_rate"]["all"], within_words(summary)
+    words = (
         f"{rate['discriminatory']:,} of {rate['samples']:,} people of the data ({share_text(rate)}) "
         "get another label when nothing but "
-        f"{joined(summary['protected'])} {'are' if len(summary['protected']) > 1 else 'is'} changed."
+        f"{joined(summary['protected'])} {'are' if len(summary['protected']) > 1 else 'is'} changed"
     )
+    if not limit:
+        return f"{words}."
+    everywhere = summary["data_rate"].get("all_values")
+    against_all = "" if everywhere is None else f" Compared with all values, it is {rate_text(everywhere)}."
+    return f"{words}, {limit}.{against_all}"
 
 
 def limit_text(attribute: Attribute) -> str:
@@ -197,11 +277,11 @@ def limit_text(attribute: Attribute) -> str:
 
 
 def reading_text(attribute: Attribute) -> str | None:
-    """How a number is made coarser before a model of raw values reads it; None where it is not."""
+    """How coarse a number is in generated samples; None where it is as fine as the data can have it."""
     if attribute.kind != "number" or (attribute.step == 1 and attribute.type == "integer"):
         return None
     if attribute.step is not None:
-        return f"{attribute.title} to the nearest {attribute.step:g}"
+        return f"{attribute.title} in steps of {attribute.step:g}"
     return f"{attribute.title} at one value of each range"
 
 
@@ -224,11 +304,12 @@ def label_pair_texts(pair: dict[str, Any]) -> list[str]:
     found = []
     for who in pair["direction"]:
         if who["favoured"] is not None:
-            share = {value["value"]: percent(value["favourable"]) for value in who["values"]}
+            most, least = (percent(who["values"][end]["favourable"]) for end in (0, -1))
             found.append(
-                f"Where some get ‘{pair['label']}’ and others ‘{pair['instead_of']}’ ({pair['samples']:,} samples), "
-                f"{who['attribute'].replace('_', ' ')} {who['favoured']} gets ‘{pair['label']}’ most often "
-                f"({share[who['favoured']]}) and {who['loses']} least often ({share[who['loses']]})."
+                f"Where some get ‘{pair['label']}’ and others ‘{pair['instead_of']}’ "
+                f"({counted(pair['samples'], 'sample')}), "
+                f"‘{pair['label']}’ goes most often to {who['attribute'].replace('_', ' ')} {who['favoured']} ({most}) "
+                f"and least often to {who['loses']} ({least})."
             )
     return found
 

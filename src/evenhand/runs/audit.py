@@ -30,15 +30,15 @@ from evenhand.models.trial import why_no_gradients
 from evenhand.report.notebook import audit_html
 from evenhand.report.page import example_cards, write_report
 from evenhand.report.statistics import people_examples, read_statistics
-from evenhand.report.text import headline
+from evenhand.report.text import headline, introduced
 from evenhand.runs.checkpoints import Checkpoints, as_checkpoints, keeper_for
 from evenhand.runs.config import AuditConfig, SearchConfig
 from evenhand.runs.deadline import Deadline
 from evenhand.runs.findings import FindingsWriter, findings_file
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.not_tested import STATUS, no_search, said_first
+from evenhand.runs.not_tested import STATUS, TESTED, no_search
 from evenhand.runs.notebook_progress import shown_in_notebook, silent
-from evenhand.runs.subject import Subject, as_dataset, model_facts, model_name, names_of, not_read, subject_of
+from evenhand.runs.subject import Subject, as_dataset, model_facts, model_name, names_of, subject_of
 from evenhand.search.checkpoint import Keeper
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
@@ -72,7 +72,7 @@ class Audit:
         return write_report(Path(path), self.summary, statistics, self.data)
 
     def __repr__(self) -> str:
-        return f"<evenhand audit: {headline(self.summary)}>"
+        return f"<evenhand audit: {introduced(self.summary, headline(self.summary))}>"
 
     def _repr_html_(self) -> str:
         return audit_html(self.summary)
@@ -117,6 +117,7 @@ def audit(
     out: str | Path | None = None,
     on_progress: Callable[[Progress], None] = silent,
     on_findings: Callable[[Findings], None] = lambda findings: None,
+    on_reading: Callable[[list[str], list[str]], None] = silent,
     checkpoints: str | Path | Checkpoints | None = None,
     started: float | None = None,
     **settings: Any,
@@ -126,7 +127,8 @@ def audit(
     `data` is a built-in data set's name, the path of a schema file, a `Dataset`, or a data frame whose column `label`
     the model predicts; `protected` the attributes to change, together; `model` a model of any framework, a function of
     a data frame, `module:function`, a file or an address (default: the built-in network). The method follows from what
-    the model offers. `on_findings` sees findings on their way to the file. An audit that was killed or stopped goes on
+    the model offers. `on_findings` sees findings on their way to the file; `on_reading` is told before the first which
+    protected attributes are changed, and what the model does not read. An audit that was killed or stopped goes on
     from the last of its `checkpoints` (a folder) when it is asked for again, and ends as if nothing had happened.
     Without `out` the files live as long as the result. `max_seconds` count from here, or from `started` on the clock of
     `time.perf_counter`. Other settings: see `AuditConfig`.
@@ -142,11 +144,12 @@ def audit(
         dataset = dataset.compared_within(config.within, config.protected)
         device = choose_device(config.device)
         space = TableSpace(dataset.schema, config.protected, device)  # wrong names are said before the model is asked
+    deadline = Deadline(config.max_seconds, started)
     with stages.timed("model"):
         subject = subject_of(
             dataset, model, config.protected, device, output=config.output, chunk_rows=config.chunk_rows,
             inputs=config.inputs, threshold=config.threshold, accept_poor_model=config.accept_poor_model,
-            seed=config.seed,
+            seed=config.seed, seconds=deadline.for_model(),
         )  # fmt: skip
         config, method, why_not = _with_method(config, dataset, subject.classifier)
     with result_folder(out) as folder, interrupt_as_wish() as interrupted:
@@ -155,18 +158,23 @@ def audit(
             on_findings,
             interrupted,
             as_checkpoints(checkpoints),
-            Deadline(config.max_seconds, started),
+            deadline,
         )
         nothing = _nothing_to_find(config, dataset, space, subject, stages, watch)
         if nothing is None:
-            config = config.model_copy(update={"protected": subject.tested(config.protected) or config.protected})
-            space = TableSpace(dataset.schema, config.protected, device, subject.unread.keys() - set(config.protected))
+            if not subject.tested(config.protected):
+                subject = subject.seen_to_read(config.protected)
+            config = config.model_copy(update={"protected": subject.tested(config.protected)})
+            space = subject.space(dataset, config.protected)
+            on_reading(config.protected, list(subject.unread))
             summary = _run(config, dataset, space, subject.classifier, method, folder, stages, watch)
         else:
             summary = _not_tested(config, dataset, space, subject, nothing, folder, stages)
         summary |= watch.deadline.facts(summary["data_rate"])
         summary["model"] = model_facts(subject, why_not)
-        summary["warnings"] = summary.get("warnings", subject.warnings)
+        summary["warnings"] = subject.warnings
+        if subject.groups:
+            summary["groups"] = subject.groups
         unread = [name for name in subject.unread if name not in config.protected]
         statistics = read_statistics(folder / FINDINGS, dataset, config.protected, unread)
         cards = example_cards(summary, statistics, dataset)
@@ -221,6 +229,7 @@ def _run(
             interrupted = watch.deadline.for_people(watch.interrupted)
             found = _check_people(model, space, data, config.seed, watch.on_progress, interrupted)
             rates = rates_found(space, data, found)
+        rows = rows[: watch.deadline.seeds(len(rows), len(found.rows), stages.seconds["data rate"])]
         with (
             stages.timed("search"),
             findings_file(
@@ -271,17 +280,9 @@ def _not_tested(
 ) -> dict[str, Any]:
     """The summary of an audit whose protected attributes the model does not read, and a file without findings."""
     started, model = datetime.now(UTC), subject.classifier
-    with one_thread(model.device), stages.timed("groups"):
-        first, groups = said_first(subject, data, config.protected)
     with findings_file(folder / FINDINGS, partial(FindingsWriter, space=space)):
         remove_earlier(folder)
-    others = [warning for warning in subject.warnings if warning != not_read(config.protected)]
-    return _summary(config, data, model, rates, no_search(), stages, started) | {
-        "status": STATUS,
-        "warnings": [first, *others],
-        "groups": groups,
-        "people": [],
-    }
+    return _summary(config, data, model, rates, no_search(), stages, started) | {"status": STATUS, "people": []}
 
 
 def _decoder(data: Dataset, model: Classifier) -> Decoder:
@@ -350,6 +351,7 @@ def _summary(
     return {
         "evenhand": evenhand.__version__,
         "kind": "audit",
+        "status": TESTED,
         "started": started.isoformat(timespec="seconds"),
         "dataset": {"name": data.name, "title": data.schema.title, "rows": len(data.codes)},
         "protected": config.protected,
@@ -376,7 +378,7 @@ def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[s
         "findings": counts.findings | {"total": counts.all_findings},
         "ruled_out": counts.ruled_out,
         "notes": result.notes,
-        "success_rate": counts.all_findings / counts.all_generated if counts.all_generated else 0.0,
+        "success_rate": counts.success_rate,
         "model_rows": model.rows,
         # On CUDA the clock sees only how long it takes to hand over the work.
         "model_share_of_time": round(model.seconds / stages.seconds["search"], 4)

@@ -129,7 +129,7 @@ def _outcome(name: str, rows: int, result: SearchResult, diversity: Diversity, a
         method=name,
         generated=counts.all_generated,
         findings=found,
-        success_rate=found / counts.all_generated if counts.all_generated else 0.0,
+        success_rate=counts.success_rate,
         global_findings=counts.findings["global"],
         local_findings=counts.findings["local"],
         seeds_with_findings=result.seeds_with_findings,
@@ -178,9 +178,13 @@ class Comparison:
 
     @property
     def title(self) -> str:
-        """What was compared, and what has to be known before."""
-        title = f"Methods compared: {self.dataset}, changing {', '.join(self.protected)}{self.limit}"
-        return "\n".join([*(f"Warning: {warning}" for warning in self.warnings), title])
+        """What was compared."""
+        return f"Methods compared: {self.dataset}, changing {', '.join(self.protected)}{self.limit}"
+
+    @property
+    def warned(self) -> str:
+        """What has to be known before any figure; empty where nothing has."""
+        return " ".join(f"Warning: {warning}" for warning in self.warnings)
 
     def tables(self) -> list[Table]:
         """The comparison as tables."""
@@ -242,8 +246,8 @@ class Comparison:
 
     def write(self, folder: Path) -> None:
         """Write comparison.md, .html, .json and .csv."""
-        write_text(folder / "comparison.md", markdown(self.title, self.tables()))
-        write_text(folder / "comparison.html", html_page(self.title, self.tables()))
+        write_text(folder / "comparison.md", markdown(self.title, self.tables(), self.warned))
+        write_text(folder / "comparison.html", html_page(self.title, self.tables(), self.warned))
         write_json(folder / "comparison.json", asdict(self))
         write_text(folder / "comparison.csv", _as_csv(self.outcomes))
 
@@ -305,7 +309,7 @@ def run_comparison(
     if names is None:
         names = method_names(USUAL_BLACK_BOX if why_no_gradients(classifier, x) else USUAL)
     check_needs(names, classifier, x)
-    space = TableSpace(data.schema, protected, device, subject.unread)
+    space = subject.space(data, protected)
     rows = choose_seeds(data, budget.seeds, seed)
     outcomes: list[Outcome] = []
     with interrupt_as_wish() as interrupted:

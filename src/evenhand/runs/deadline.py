@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 from evenhand.measure.rates import RANDOM_PART
 from evenhand.runs.config import SearchConfig
 
+FOR_MODEL = 0.2  # of the time that is left when the model is tried
+FOR_SEEDS = 0.5  # of the time that is left for the search, for the first look at its seeds
 FOR_PEOPLE = 0.5  # of the time that is left when the people of the data are checked, so that the search has some too
 LEAST = 0.1  # of the whole time for each of both, however long loading took: a result must say something
 
@@ -20,6 +22,17 @@ class Deadline:
         self._seconds = seconds
         self._start = time.perf_counter() if started is None else started
         self.ended_people = False  # whether the check of the people was told to end
+
+    def for_model(self) -> float | None:
+        """The seconds that trying the model may take."""
+        return None if self._seconds is None else max(FOR_MODEL * self._left(), LEAST * self._seconds)
+
+    def seeds(self, wanted: int, rows: int, seconds: float) -> int:
+        """How many seeds there is time for, each with all its variants, by the rows that were asked in some seconds."""
+        if self._seconds is None or not rows:
+            return wanted
+        left = max(self._left(), LEAST * self._seconds)
+        return max(1, min(wanted, int(FOR_SEEDS * left * rows / max(seconds, 1e-9))))
 
     def for_people(self, interrupted: Callable[[], bool]) -> Callable[[], bool]:
         """Whether the check of the people should end, for the user or for the limit."""

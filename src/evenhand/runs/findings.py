@@ -77,6 +77,9 @@ class FindingsWriter:
         self._schema, self._protected = space.schema, space.protected
         self._labels = pa.array(space.schema.label.values)
         self._raw = [_RawColumns(decoder, index) for index in range(len(space.sizes))]
+        attributes = space.schema.attributes
+        # What passes and is not read says nothing about a finding, and may be somebody's name.
+        self._told = [i for i in range(len(attributes)) if attributes[i].kind != "pass" or i not in space.unread]
         columns = self._table(no_findings(len(space.sizes), len(space.protected))).schema
         meanings = [attribute.model_dump(mode="json", exclude_unset=True) for attribute in space.schema.attributes]
         self._file = RowGroups(path, columns.with_metadata({MEANINGS: json.dumps(meanings)}))
@@ -92,7 +95,8 @@ class FindingsWriter:
     def _table(self, findings: Findings) -> pa.Table:
         columns = common_columns(findings, self._labels)
         witness = dict(zip(self._protected, findings.witness.T, strict=True))
-        for kind, codes in (("sample", dict(enumerate(findings.sample.T))), ("witness", witness)):
+        sample = {index: findings.sample[:, index] for index in self._told}
+        for kind, codes in (("sample", sample), ("witness", witness)):
             for index, values in codes.items():
                 for name, array in self._raw[index](values).items():
                     columns.setdefault(f"{kind}.{name}", array)  # a column of two attributes is the first's

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
@@ -23,14 +21,14 @@ from evenhand.measure.sampling import MOST_SAMPLES, Sampled, check_precision, sa
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.notebook import measurement_html
-from evenhand.report.text import joined, rate_text
+from evenhand.report.text import joined, measurement_text
 from evenhand.runs.audit import SUMMARY, Stages, circumstances
 from evenhand.runs.earlier_findings import EarlierFindings, OnProgress
 from evenhand.runs.interrupt import interrupt_as_wish
 from evenhand.runs.measure_tables import tables_of, title_of
-from evenhand.runs.not_tested import said_first
+from evenhand.runs.not_tested import STATUS, TESTED
 from evenhand.runs.notebook_progress import shown_in_notebook, silent
-from evenhand.runs.subject import Subject, as_dataset, model_name, names_of, not_read, subject_of
+from evenhand.runs.subject import Subject, as_dataset, model_name, names_of, subject_of
 from evenhand.search.space import MOST_VARIANTS, TableSpace
 
 Interrupted = Callable[[], bool]
@@ -49,11 +47,7 @@ class Measurement:
         return bool(self.summary["stopped"] == "interrupted")
 
     def __repr__(self) -> str:
-        lines = [f"<evenhand measurement of {self.summary['dataset']['name']}, model {self.summary['model']['name']}"]
-        for measured in self.summary["measured"]:
-            for rate in measured["populations"]:
-                lines.append(f"  {joined(measured['protected'])}, {rate['name']}: {rate_text(rate)}")
-        return "\n".join(lines) + ">"
+        return f"<evenhand measurement: {measurement_text(self.summary)}>"
 
     def _repr_html_(self) -> str:
         return measurement_html(title_of(self.summary), self.summary, tables_of(self.summary))
@@ -98,12 +92,13 @@ def measure_table(
         names = wanted or dataset.schema.protected
         dataset = dataset.compared_within(within or {}, names)
         where = choose_device(device)
-        spaces, notes = _spaces(dataset, names, where)
+        dataset.schema.protected_indices(names)  # wrong names are said before the model is asked
         subject = subject_of(
             dataset, model, names, where, output=output, chunk_rows=chunk_rows, inputs=inputs, threshold=threshold,
             accept_poor_model=accept_poor_model, seed=seed,
         )  # fmt: skip
-        classifier = subject.classifier
+        classifier, tested = subject.classifier, subject.tested(names) or names
+        spaces, notes = _spaces(dataset, tested, subject)
         earlier = None if findings is None else EarlierFindings.open(Path(findings), dataset)
     config = {
         "dataset": name, "model": model_name(model), "inputs": inputs, "output": output, "threshold": threshold,
@@ -131,10 +126,12 @@ def measure_table(
                 again = earlier.rate(classifier, where, confidence, seed, on_progress).as_dict()
         with stages.timed("groups"):
             groups = [] if interrupted() else _groups(classifier, dataset, names, notes)
-            warnings = _warnings(subject, dataset, names)
+        if not subject.tested(names) and _found_any(measured):
+            subject = subject.seen_to_read(names)
         summary = {
-            **_facts(dataset, names, subject, started),
-            "warnings": warnings,
+            **_facts(dataset, tested, subject, started),
+            "status": TESTED if subject.tested(names) else STATUS,
+            "warnings": subject.warnings,
             "config": config,
             "measured": measured,
             "findings": again,
@@ -149,12 +146,9 @@ def measure_table(
     return Measurement(summary, folder)
 
 
-def _warnings(subject: Subject, data: Dataset, names: list[str]) -> list[str]:
-    """What has to be known before any figure; where the model reads none of the attributes, what differs by group."""
-    if subject.tested(names):
-        return subject.warnings
-    others = [warning for warning in subject.warnings if warning != not_read(names)]
-    return [said_first(subject, data, names)[0], *others]
+def _found_any(measured: list[dict[str, Any]]) -> bool:
+    """Whether anybody was found whose label changes."""
+    return any(rate["discriminatory"] for part in measured for rate in part["populations"])
 
 
 def _facts(data: Dataset, names: list[str], subject: Subject, started: datetime) -> dict[str, Any]:
@@ -180,7 +174,7 @@ def _groups(model: Classifier, data: Dataset, names: list[str], notes: list[str]
     return [figures.as_dict() for figures in group_figures(model, data, names)]
 
 
-def _spaces(data: Dataset, names: list[str], device: torch.device) -> tuple[list[TableSpace], list[str]]:
+def _spaces(data: Dataset, names: list[str], subject: Subject) -> tuple[list[TableSpace], list[str]]:
     """A space for each attribute, and one for all together unless they have too many combinations."""
     indices = data.schema.protected_indices(names)
     groups, notes = [[name] for name in names], []
@@ -190,7 +184,7 @@ def _spaces(data: Dataset, names: list[str], device: torch.device) -> tuple[list
             notes.append(f"{joined(names)} together have {combinations:,} combinations, too many to check: left out")
         else:
             groups.append(names)
-    return [TableSpace(data.schema, group, device) for group in groups], notes
+    return [subject.space(data, group) for group in groups], notes
 
 
 def _protected(space: TableSpace) -> list[str]:

@@ -3,8 +3,17 @@
 import math
 from typing import Any
 
+from evenhand.report.groups import points_text
 from evenhand.report.tables import Table
-from evenhand.report.text import interval_text, joined, percent
+from evenhand.report.text import (
+    counted,
+    interval_text,
+    is_not_tested,
+    joined,
+    measured_parts,
+    percent,
+    warning_rows,
+)
 
 SHORT = {
     "uniform": "whole domain",
@@ -23,7 +32,7 @@ def tables_of(summary: dict[str, Any]) -> list[Table]:
     """Rates, directions, findings that remain, groups."""
     short = TEXT_SHORT if summary["domain"] == "text" else SHORT
     tables: list[Table] = []
-    for measured in summary["measured"]:
+    for measured in measured_parts(summary):
         tables.append(_rate_table(measured, summary, short))
         by_labels = _label_tables(measured, short)
         tables += by_labels or _direction_tables(measured, summary, short)
@@ -37,13 +46,14 @@ def tables_of(summary: dict[str, Any]) -> list[Table]:
 
 def title_of(summary: dict[str, Any]) -> str:
     """What the tables are about."""
-    who = "texts" if summary["domain"] == "text" else "people"
-    first = "".join(f"Warning: {warning}\n" for warning in summary.get("warnings", []))
-    return first + (
-        f"{summary['dataset']['title']}: {who} who would get another label\nmodel: {summary['model']['name']}".replace(
-            "texts who", "texts that"
-        )
-    )
+    who = "texts that" if summary["domain"] == "text" else "who"
+    about = "" if is_not_tested(summary) else f": {who} would get another label"
+    return f"{summary['dataset']['title']}{about}"
+
+
+def heading_of(summary: dict[str, Any]) -> str:
+    """The title, and before it what has to be known before any figure."""
+    return "\n".join([*(f"{name.capitalize()}: {text}" for name, text in warning_rows(summary)), title_of(summary)])
 
 
 def _rate_table(measured: dict[str, Any], summary: dict[str, Any], short: dict[str, str]) -> Table:
@@ -89,7 +99,7 @@ def _direction_table(
     for rate in found:
         who = rate["direction"][place]
         if who["favoured"] is not None:
-            remarks.append(f"{short[rate['name']]}: {who['favoured']} is favoured most, {who['loses']} loses most")
+            remarks.append(f"{short[rate['name']]}: favoured most: {who['favoured']}; least: {who['loses']}")
     if len(shown) < len(values):
         remarks.append(f"{len(values) - len(shown)} values in the middle are left out")
     title = f"how often each {leading['attribute']} gets ‘{summary['favourable']}’, among discriminatory samples"
@@ -138,10 +148,10 @@ def _label_table(
 
 def _label_remark(where: str, pair: dict[str, Any], place: int) -> str:
     who = pair["direction"][place]
-    text = f"{where}: {pair['samples']:,} discriminatory samples with both labels"
+    text = f"{where}: {counted(pair['samples'], 'discriminatory sample')} with both labels"
     if who["favoured"] is None:
         return text
-    return f"{text}; {who['favoured']} gets ‘{pair['label']}’ most often, {who['loses']} ‘{pair['instead_of']}’"
+    return f"{text}; ‘{pair['label']}’ goes most often to {who['favoured']}, ‘{pair['instead_of']}’ to {who['loses']}"
 
 
 def _findings_table(rate: dict[str, Any], summary: dict[str, Any]) -> Table:
@@ -156,12 +166,16 @@ def _group_table(figures: dict[str, Any]) -> Table:
     ]
     remarks = [
         figures["population"],
-        f"demographic parity difference {figures['demographic_parity_difference']:.1%}, equal opportunity difference "
-        f"{_share(figures['equal_opportunity_difference'])}: the largest rate minus the smallest; small groups make "
-        "large differences by chance",
+        f"demographic parity difference {points_text(figures['demographic_parity_difference'])}, equal opportunity "
+        f"difference {_points(figures['equal_opportunity_difference'])}: the largest rate minus the smallest; small "
+        "groups make large differences by chance",
     ]
     header = [figures["attribute"], "people", "selection rate", "true positive rate"]
     return Table(f"groups by {figures['attribute']}", header, rows, remarks)
+
+
+def _points(difference: float | None) -> str:
+    return "–" if difference is None else points_text(difference)
 
 
 def _share(share: float | None) -> str:

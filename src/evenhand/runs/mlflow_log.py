@@ -10,22 +10,25 @@ import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.report.card import card_run, render_section
 from evenhand.report.card_file import new_card
+from evenhand.report.text import NOT_TESTED, is_not_tested, measured_parts
 from evenhand.runs.audit import REPORT, SUMMARY, Audit
 from evenhand.runs.measure import Measurement
 from evenhand.runs.repair import Repair
 from evenhand.runs.text_audit import TextAudit
 
 FOLDER, CARD = "evenhand", "card.md"  # of the artifacts
-LONGEST_PARAMETER = 500  # characters, which every version of MLflow takes
+LONGEST_PARAMETER, LONGEST_TAG = 500, 5000  # characters, which every version of MLflow takes
 Result = Audit | TextAudit | Measurement | Repair
 
 
 def log_mlflow(result: Result) -> str:
     """Log an audit, a measurement or a repair to the active MLflow run, or to a new one; the run's id.
 
-    Needs `pip install "evenhand[mlflow]"`. Metrics: rates with the ends of their intervals, findings, accuracy.
-    Parameters: the settings, under `evenhand.`. Artifacts, in the folder `evenhand`: `summary.json`, `report.html`
-    where the result has one, and `card.md`. The card holds no rows of the data; summary and report have a few of them.
+    Needs `pip install "evenhand[mlflow]"`. Metrics: rates with the ends of their intervals, findings, accuracy,
+    differences between groups; no rate of what was not tested. Tags: `evenhand.status`, which says whether anything
+    was, and `evenhand.warnings`. Parameters: the settings, under `evenhand.`. Artifacts, in the folder `evenhand`:
+    `summary.json`, `report.html` where the result has one, and `card.md`. The card holds no rows of the data; summary
+    and report have a few of them.
     """
     if not isinstance(result, Result):
         raise EvenhandError(
@@ -35,6 +38,7 @@ def log_mlflow(result: Result) -> str:
     with _active(mlflow, f"evenhand {summary['kind']} of {summary['dataset']['name']}") as run_id:
         mlflow.log_metrics(metrics_of(summary))
         mlflow.log_params(parameters_of(summary))
+        mlflow.set_tags(tags_of(summary))
         mlflow.log_dict(summary, f"{FOLDER}/{SUMMARY}")
         if result.folder is not None and (result.folder / REPORT).is_file():
             mlflow.log_text(Path(result.folder / REPORT).read_text(encoding="utf-8"), f"{FOLDER}/{REPORT}")
@@ -73,8 +77,17 @@ def metrics_of(summary: dict[str, Any]) -> dict[str, float]:
     return {_name(name): float(value) for name, value in figures(summary).items() if value is not None}
 
 
+def tags_of(summary: dict[str, Any]) -> dict[str, str]:
+    """Whether anything was tested, and what has to be known before any figure."""
+    warnings = "\n".join(summary.get("warnings", []))[:LONGEST_TAG]
+    status = NOT_TESTED if is_not_tested(summary) else "tested"
+    return {"evenhand.status": status, **({"evenhand.warnings": warnings} if warnings else {})}
+
+
 def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
     search = summary["search"]
+    if is_not_tested(summary):
+        return {"agreement": summary["model"].get("agreement", {}).get("share"), **_group_figures(summary)}
     figures = {
         "findings": search["findings"]["total"],
         "generated": search["generated"]["total"],
@@ -84,14 +97,27 @@ def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
     }
     for part, rate in summary["data_rate"].items():
         figures |= _rate_figures(f"data_rate.{part}", rate)
-    return figures
+    return figures | _group_figures(summary)
 
 
 def _measure_figures(summary: dict[str, Any]) -> dict[str, Any]:
     figures: dict[str, Any] = {}
-    for measured in summary["measured"]:
+    for measured in measured_parts(summary):
         for rate in measured["populations"]:
             figures |= _rate_figures(f"rate.{'-'.join(measured['protected'])}.{rate['name']}", rate)
+    return figures | _group_figures(summary)
+
+
+def _group_figures(summary: dict[str, Any]) -> dict[str, Any]:
+    """How groups differ: the largest difference of an attribute, and the share of each group that is favoured."""
+    figures: dict[str, Any] = {}
+    for of in summary.get("groups", []):
+        name = f"groups.{of['attribute']}"
+        for difference in ("demographic_parity_difference", "equal_opportunity_difference"):
+            figures[f"{name}.{difference}"] = of.get(difference)
+        for group in of["groups"]:  # an audit has intervals, a measurement has none
+            share = group["selection"]["rate"] if "selection" in group else group["selection_rate"]
+            figures[f"{name}.{group['value']}.selection"] = share
     return figures
 
 

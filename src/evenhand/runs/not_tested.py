@@ -4,10 +4,11 @@ from typing import Any
 
 from evenhand.data.dataset import Dataset
 from evenhand.measure.group_rates import group_rates
+from evenhand.models.classifier import Classifier
 from evenhand.report.groups import groups_text
-from evenhand.runs.subject import Subject, not_read
+from evenhand.report.text import joined
 
-STATUS = "not tested"
+STATUS, TESTED = "not tested", "tested"  # of an audit or a measurement
 NONE = {"global": 0, "local": 0, "total": 0}
 
 
@@ -20,13 +21,22 @@ def no_search() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def said_first(subject: Subject, data: Dataset, protected: list[str]) -> tuple[str, list[dict[str, Any]]]:
-    """What every output says first, and the differences between groups that it rests on."""
-    groups = group_rates(subject.classifier, data, protected, **_few(subject))
-    return f"{not_read(protected)} {groups_text(groups)}", groups
+def not_read(names: list[str]) -> str:
+    """What to say of protected attributes where a model reads none of them."""
+    return f"The model does not read {joined(names)}; this test cannot find anything."
 
 
-def _few(subject: Subject) -> dict[str, int]:
-    """Fewer rows where each has a price."""
-    priced: int | None = getattr(subject.classifier.module, "people_rows", None)
-    return {} if priced is None else {"most_rows": max(1, priced // 10)}
+def left_out(names: list[str]) -> str:
+    """What to say of some of them where it reads others."""
+    return f"The model does not read {joined(names)}, which this test leaves out."
+
+
+def said_first(
+    model: Classifier, data: Dataset, protected: list[str], idle: list[str]
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """What every output says first where protected attributes are idle, and the differences between their groups."""
+    if not idle:
+        return [], []
+    part = model.part(10)
+    groups = group_rates(model, data, idle, **({} if part is None else {"most_rows": part}))
+    return [f"{not_read(idle) if idle == protected else left_out(idle)} {groups_text(groups)}"], groups

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measure.choice import Trade, choose, front, parse_conditions
+from evenhand.measure.rates import effective_samples
 from evenhand.measure.verdict import Judged
 from evenhand.models.network import network_files
 from evenhand.models.repaired import MODEL, RepairedModel
 from evenhand.report.notebook import repair_html, repair_table
 from evenhand.report.repair_page import write_repair_report
+from evenhand.report.text import introduced
 from evenhand.runs.audit import REPORT, SUMMARY
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
@@ -41,8 +43,8 @@ class Repair:
     predictor: RepairedModel | None = None  # of tables, where a repair was chosen
 
     def __repr__(self) -> str:
-        chosen = self.summary["chosen"] or "nothing chosen"
-        return f"<evenhand repair of {self.summary['dataset']['name']}: {chosen}>"
+        words = f"{self.summary['dataset']['name']}: {self.summary['chosen'] or 'nothing chosen'}"
+        return f"<evenhand repair: {introduced(self.summary, words)}>"
 
     def predict(self, frame: "pd.DataFrame") -> NDArray[Any]:
         """(n,) the label that the repaired model gives to each row of a frame with the raw columns of the table."""
@@ -104,25 +106,38 @@ def finished(out: str | Path | None, condition: str | None, work: Work) -> Repai
     return result
 
 
-def compared(rows: list[Judged], originals: list[Judged]) -> list[dict[str, Any]]:
-    """All models once, with which of them are not beaten in both accuracy and rate."""
+def compared(
+    rows: list[Judged], originals: list[Judged], weights: NDArray[np.float64] | None = None
+) -> list[dict[str, Any]]:
+    """All models once, with which of them are not beaten in both accuracy and rate.
+
+    `weights` (held-out rows,) are those of the people whom they are judged on.
+    """
     everything = list({row.name: row for row in (*originals, *rows)}.values())
     kept = [row.kept for row in everything]
     trades = [
         Trade(one.validation_accuracy if one.accuracy is None else one.accuracy, one.uniform.share) for one in kept
     ]
     return [
-        row.as_dict() | {"front": best, "accuracy_change": paired(everything[0].kept.right, row.kept.right)}
+        row.as_dict() | {"front": best, "accuracy_change": paired(everything[0].kept.right, row.kept.right, weights)}
         for row, best in zip(everything, front(trades), strict=True)
     ]
 
 
-def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> dict[str, Any] | None:
-    """By how much accuracy on the same rows changes, with a 95 % interval (normal approximation); None without rows."""
-    if not len(before):
+def paired(
+    before: NDArray[np.bool_], after: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
+) -> dict[str, Any] | None:
+    """By how much accuracy on the same rows changes, with a 95 % interval (normal approximation); None without rows.
+
+    With weights the interval is that of as many rows as they are worth.
+    """
+    weights = np.ones(len(before)) if weights is None else weights
+    if not weights.any():
         return None
     change = after.astype(float) - before
-    middle, error = float(change.mean()), 1.96 * float(change.std()) / math.sqrt(len(change))
+    middle = float(np.average(change, weights=weights))
+    variance = float(np.average((change - middle) ** 2, weights=weights))
+    error = 1.96 * math.sqrt(variance / effective_samples(weights))
     return {"mean": middle, "interval": [middle - error, middle + error]}
 
 

@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
 from evenhand.measure.as_they_are import check_people
+from evenhand.measure.rates import share_of
+from evenhand.measure.verdict import held_out_weights
 from evenhand.models.classifier import Classifier
 from evenhand.models.people import reads_raw_values
 from evenhand.search.check import Checked
@@ -20,19 +22,25 @@ PEOPLE = 20_000  # rows that are looked at
 def group_rows(
     data: Dataset, space: TableSpace, before: NDArray[np.bool_], after: NDArray[np.bool_]
 ) -> list[dict[str, Any]]:
-    """Accuracy on held-out rows by each value of each protected attribute, before and after."""
+    """Accuracy on held-out rows by each value of each protected attribute, before and after.
+
+    Weighted where rows have weights; a group without any weight has no accuracy and is left out.
+    """
     rows: list[dict[str, Any]] = []
-    held_out = data.clipped[~data.train]
+    held_out, weights = data.codes[~data.train], held_out_weights(data)
     for column in space.protected:
         attribute = data.schema.attributes[column]
         for code in np.unique(held_out[:, column]):
             there = held_out[:, column] == code
+            own = None if weights is None else weights[there]
+            if share_of(before[there], own) is None:
+                continue
             rows.append({
                 "attribute": attribute.title,
                 "value": attribute.text(int(code)),
                 "people": int(there.sum()),
-                "accuracy_before": float(before[there].mean()),
-                "accuracy_after": float(after[there].mean()),
+                "accuracy_before": share_of(before[there], own),
+                "accuracy_after": share_of(after[there], own),
             })  # fmt: skip
     return rows
 
@@ -64,7 +72,7 @@ def _cards(
         codes = differs.x[row].int().tolist()
         other = space.with_combination(differs.x[row : row + 1], differs.pair[row : row + 1])[0].int().tolist()
         label = data.schema.label
-        free = [i for i in data.shown(exact=exact) if i not in space.protected]
+        free = [i for i in data.shown(exact=exact) if i not in space.protected and i not in space.unread]
         cards.append({
             "person": ", ".join(data.sentence(i, codes[i], exact=exact) for i in free),
             "own_values": ", ".join(data.sentence(i, codes[i], exact=exact) for i in space.protected),

@@ -1,6 +1,7 @@
 """What a run on a table is about: the data in whatever form they come, and the model, tried and named."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -12,14 +13,18 @@ from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier, OutputForm
-from evenhand.models.column_order import better_swap
 from evenhand.models.devices import one_thread
 from evenhand.models.evidence import agreement_of, answers_on
 from evenhand.models.labels import check_lone_score, check_threshold, own_decision, with_threshold
+from evenhand.models.misread import better_scaled, better_swap
 from evenhand.models.poor import complaint
 from evenhand.models.readings import ONE_COLUMN_EACH, is_own, settled
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.models.unread import unread_attributes
+from evenhand.runs.not_tested import not_read, said_first
+from evenhand.search.space import TableSpace
+
+TIMED_ROWS = 256  # that a model's speed is told from
 
 
 def names_of(protected: str | list[str] | None) -> list[str]:
@@ -73,11 +78,26 @@ class Subject:
     inputs: dict[str, Any]
     agreement: dict[str, Any]
     unread: dict[str, str]  # attributes that it does not read, with how that is known
-    warnings: list[str]
+    warnings: list[str]  # what every output says first
+    groups: list[dict[str, Any]] = field(default_factory=list)  # differences, by protected attributes it does not read
+    last_label: str = ""  # the one that a threshold is about
+
+    def space(self, data: Dataset, protected: list[str]) -> TableSpace:
+        """Where the samples of a test of these attributes live; all commands have the same."""
+        return TableSpace(data.schema, protected, self.classifier.device, self.unread.keys() - set(protected))
 
     def tested(self, protected: list[str]) -> list[str]:
         """The protected attributes that the model reads."""
         return [name for name in protected if name not in self.unread]
+
+    def idle(self, protected: list[str]) -> list[str]:
+        """The protected attributes that it does not read."""
+        return [name for name in protected if name in self.unread]
+
+    def seen_to_read(self, protected: list[str]) -> "Subject":
+        """The same after all rows showed an effect of attributes that a part of them had not shown."""
+        unread = {name: how for name, how in self.unread.items() if name not in protected}
+        return replace(self, unread=unread, groups=[], warnings=self.warnings[bool(self.groups) :])
 
     def read_by(self, protected: list[str]) -> list[str]:
         """The protected attributes that a test can change; an error where the model reads none of them."""
@@ -87,7 +107,8 @@ class Subject:
 
     def facts(self) -> dict[str, Any]:
         """For a summary's part on the model."""
-        threshold = {} if self.classifier.threshold is None else {"threshold": self.classifier.threshold}
+        cut = self.classifier.threshold
+        threshold = {} if cut is None else {"threshold": cut, "threshold_label": self.last_label}
         return {"inputs": self.inputs, "agreement": self.agreement, "unread": self.unread, **threshold}
 
 
@@ -103,11 +124,13 @@ def subject_of(
     threshold: float | None = None,
     accept_poor_model: bool = False,
     seed: int = 0,
+    seconds: float | None = None,
 ) -> Subject:
     """The model of a run, tried on the data; every command comes through here, so that all have one verdict.
 
     An error says what is wrong with it: it cannot be asked, how it reads people is not known, it is no classifier, or
-    it gives the labels of the data no more often than always saying the same.
+    it gives the labels of the data no more often than always saying the same. With a limit of `seconds` a slow model
+    is tried on fewer rows.
     """
     classes = len(data.schema.label.values)
     check_threshold(threshold, classes)
@@ -121,31 +144,36 @@ def subject_of(
     settled_model = settled(data, model, inputs, tried)
     classifier = settled_model.classifier
     with one_thread(device):
+        affordable = _affordable(classifier, sample, seconds)
+        classifier.affordable = affordable
         check_lone_score(classifier, data)
-        classifier = _with_own_labels(classifier, data, threshold)
+        classifier = _with_own_labels(classifier, data, protected, threshold)
+        classifier.affordable = affordable
         agrees, wrong = _agreement(classifier, data, seed)
-        if not wrong and settled_model.reading in ONE_COLUMN_EACH and not is_own(classifier.module):
-            wrong = better_swap(classifier, data)
+        if not wrong and not is_own(classifier.module):
+            one_each = settled_model.reading in ONE_COLUMN_EACH
+            wrong = (better_swap(classifier, data) if one_each else "") or better_scaled(classifier, data)
         unread = unread_attributes(classifier, data, protected)
+        first, groups = said_first(classifier, data, protected, [name for name in protected if name in unread])
     if wrong and not accept_poor_model:
-        raise EvenhandError(f"{wrong} To go on all the same: --accept-poor-model (in Python accept_poor_model=True).")
+        raise EvenhandError(
+            f"{wrong} To go on all the same: --accept-poor-model (in Python accept_poor_model=True, in a gate file "
+            "accept_poor_model = true)."
+        )
     classifier.rows, classifier.seconds = 0, 0.0
-    warnings = [wrong] if wrong else []
-    idle = [name for name in protected if name in unread]
-    if idle == protected:
-        warnings.append(not_read(idle))
-    elif idle:
-        warnings.append(f"The model does not read {_joined(idle)}, which this test leaves out.")
-    return Subject(classifier, settled_model.name, settled_model.as_dict(), agrees, unread, warnings)
+    warnings = [*first, *([wrong] if wrong else [])]
+    last = data.schema.label.text(classes - 1)
+    return Subject(classifier, settled_model.name, settled_model.as_dict(), agrees, unread, warnings, groups, last)
 
 
-def not_read(names: list[str]) -> str:
-    """What to say of protected attributes that a model does not read."""
-    return f"The model does not read {_joined(names)}; this test cannot find anything."
-
-
-def _joined(names: list[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+def _affordable(classifier: Classifier, sample: torch.Tensor, seconds: float | None) -> int | None:
+    """How many rows a model may be asked about before a run: by their price, and by its speed where time is short."""
+    if seconds is None:
+        return classifier.affordable
+    start = time.perf_counter()
+    rows = len(classifier.outputs(sample[:TIMED_ROWS]).labels)
+    in_time = int(seconds * rows / max(time.perf_counter() - start, 1e-9)) + 1
+    return in_time if classifier.affordable is None else min(in_time, classifier.affordable)
 
 
 def _output_form(output: str) -> OutputForm:
@@ -160,12 +188,14 @@ def _refuse_regression(module: nn.Module, output: OutputForm) -> None:
         raise EvenhandError(module.regression)
 
 
-def _with_own_labels(classifier: Classifier, data: Dataset, threshold: float | None) -> Classifier:
+def _with_own_labels(
+    classifier: Classifier, data: Dataset, protected: list[str], threshold: float | None
+) -> Classifier:
     """Labels by the stated threshold, else by the model's own decision where it is not the highest score."""
     if threshold is not None:
         with_threshold(classifier, threshold)
         return classifier
-    decided = own_decision(classifier, data)
+    decided = own_decision(classifier, data, protected)
     if decided is None:
         return classifier
     return Classifier(decided, device=classifier.device, output="probabilities", chunk_rows=classifier.chunk_rows)
@@ -176,9 +206,8 @@ def _agreement(classifier: Classifier, data: Dataset, seed: int) -> tuple[dict[s
 
     All rows, but for a model whose rows have a price: then a random part of them.
     """
-    module = classifier.module
-    priced = module.people_rows if isinstance(module, Adapter) else None
-    rows = np.random.default_rng(seed).permutation(len(data.codes))[: None if priced is None else max(1, priced // 10)]
+    module, part = classifier.module, classifier.part(10)
+    rows = np.random.default_rng(seed).permutation(len(data.codes))[:part]
     given = answers_on(classifier, data, rows).labels.numpy()
     named = isinstance(module, Adapter) and module.own_classes is not None
     agrees = agreement_of(data.labels[rows], given, data.schema.label.values)

@@ -18,8 +18,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing
 from evenhand.measure.choice import parse_conditions
-from evenhand.measure.rates import rows_for_people, rows_to_check
-from evenhand.measure.verdict import Judge, Judged
+from evenhand.measure.rates import rows_for_people, rows_to_check, share_of
+from evenhand.measure.verdict import Judge, Judged, held_out_weights
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
 from evenhand.models.adapters.decided import Decided, decided_alike
@@ -29,6 +29,7 @@ from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, network_files, save_network
+from evenhand.models.new_rows import NewRows
 from evenhand.models.people import people_codes, reads_raw_values
 from evenhand.models.repaired import RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
@@ -46,6 +47,7 @@ from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
 
+USUAL = ["blind"]  # what is done where no way is named, to a model that can be trained again
 MOST_FINDINGS = 50_000  # independent findings that are looked at again
 CPU = torch.device("cpu")
 
@@ -56,7 +58,7 @@ class RepairConfig(Checked):
     dataset: str
     protected: list[str] = Field(min_length=1)
     model: str | None = None
-    by: list[str] = Field(default=["blind"], min_length=1)
+    by: list[str] = Field(default=USUAL, min_length=1)
     share: float = Field(default=0.05, gt=0, le=1)  # of the findings, for augment
     vote: Vote = "models"
     repeats: int = Field(default=5, ge=1)
@@ -79,7 +81,7 @@ class RepairConfig(Checked):
 def repair_table(
     data: Any = "census",
     protected: str | list[str] | None = None,
-    by: str | list[str] = "blind",
+    by: str | list[str] | None = None,
     *,
     model: Any = None,
     label: str | None = None,
@@ -90,14 +92,15 @@ def repair_table(
     """Make a model whose labels depend less, or not at all, on protected attributes, and say what that costs.
 
     `by` is one or several of augment, certified, pairing, average and blind, or "all", which tries what can be done to
-    the model, in several strengths. Learns from training rows only; judged on held-out rows. `data` and `model` are
-    those of `evenhand.audit`; other settings: see `RepairConfig`.
+    the model, in several strengths; by default blind, or average for a model that cannot be trained again. Learns from
+    training rows only; judged on held-out rows. `data` and `model` are those of `evenhand.audit`; other settings: see
+    `RepairConfig`.
     """
     stages = Stages()
     with stages.timed("load"):
         names = names_of(protected)
         dataset, name = as_dataset(data, label, names)
-        ways = [way.strip() for way in by.split(",")] if isinstance(by, str) else by
+        ways = [way.strip() for way in by.split(",")] if isinstance(by, str) else USUAL if by is None else by
         config = RepairConfig.checked(
             dataset=name,
             protected=names or dataset.schema.protected,
@@ -122,8 +125,8 @@ def repair_table(
         config = config.model_copy(update={"method": _method(config.method, dataset, classifier)})
         on_step = shown_in_notebook(on_step, f"repair of {dataset.name}")
         work = _Work(config, dataset, model, subject, "all" in ways, stages, on_step)
-        if work.sweep and not work.workshop.retrainable:  # all that can be done to it
-            work = replace(work, config=config.model_copy(update={"by": ["average"]}))
+        if (work.sweep or by is None) and not work.workshop.retrainable:  # all that can be done to it
+            work = replace(work, config=config.model_copy(update={"by": ["average"]}), unasked=by is None)
         work.check()
     with one_thread(CPU):
         result = finished(out, config.choose, work)
@@ -149,6 +152,7 @@ class _Work:
     sweep: bool
     stages: Stages
     on_step: OnStep
+    unasked: bool = False  # average was taken for the usual way, which cannot be had
 
     @property
     def original(self) -> Classifier:
@@ -156,7 +160,7 @@ class _Work:
 
     @property
     def space(self) -> TableSpace:
-        return TableSpace(self.data.schema, self.config.protected)
+        return self.subject.space(self.data, self.config.protected)
 
     @property
     def workshop(self) -> Workshop:
@@ -174,7 +178,8 @@ class _Work:
         if trained and not self.workshop.retrainable:
             raise EvenhandError(
                 f"{', '.join(trained)} would train the model again, but {self.config.model} is not a network of "
-                "`evenhand train`: it can be asked and not retrained. Only --by average is offered for it."
+                '`evenhand train`: it can be asked and not retrained. Only --by average (in Python by="average") is '
+                "offered for it."
             )
         address = str(self.given).startswith(("http://", "https://")) and "?" in str(self.given)  # it may hold a key
         if "average" in self.config.by and not self.workshop.retrainable and address:
@@ -287,7 +292,7 @@ class _Work:
             "model": {"name": self.subject.name, "output": self.original.output, **self.subject.facts()},
             "config": self.config.model_dump(),
             "command": self.command(),
-            "rows": compared(rows, originals),
+            "rows": compared(rows, originals, held_out_weights(self.data)),
             "validation_rows": len(self.workshop.material.split[1]),
             "split": split_words(self.data),
             "notes": self._notes(rows),
@@ -303,12 +308,20 @@ class _Work:
 
     def _notes(self, rows: list[Judged]) -> list[str]:
         notes = []
+        if self.data.weights is not None:
+            by = f"Accuracy and shares of people are weighted by {self.data.schema.weight}"
+            notes.append(f"{by}; training itself counts all rows alike." if self.workshop.retrainable else f"{by}.")
         if "augment" in self.config.by and not any(row.by == "augment" for row in rows):
             notes.append(f"augment was left out: {self.config.method} found no pair in the training rows.")
         if self.sweep and not self.workshop.retrainable:
             notes.append(
                 f"{', '.join(TRAINED)} were left out: they train the model again, and {self.subject.name} is not a "
                 "network of `evenhand train`, so it can be asked and not retrained."
+            )
+        if self.unasked:
+            notes.append(
+                f"Repaired by average: {self.subject.name} is not a network of `evenhand train`, so it can be asked "
+                f"and not retrained, as {', '.join(USUAL)}, the usual way, would."
             )
         if not self._can_be_written(self.original.module) and "average" in self.config.by:
             notes.append(
@@ -326,14 +339,16 @@ class _Work:
         kind = label_type(self.data)
         if not isinstance(model, Averaged) or not reads_raw_values(model.inner):
             asked = self._classifier(model)
-            return RepairedModel(self.data.schema, lambda rows: asked, None, kind)
+            return RepairedModel(self.data.schema, lambda rows: asked, NewRows(self.data.schema, model), kind)
 
         def opened(rows: Dataset) -> Classifier:
             """The model again, for a table with other rows in it."""
             inner, _ = load_module(rows, self.given, _way(self.subject))
             return Classifier(model.around(decided_alike(inner, model.inner)))
 
-        return RepairedModel(self.data.schema, opened, self.data, kind)
+        return RepairedModel(
+            self.data.schema, opened, NewRows(self.data.schema, model, self.data, self.subject.unread), kind
+        )
 
     def command(self) -> str:
         """The command that does the same again."""
@@ -364,24 +379,26 @@ class _Work:
             "repair": summary["chosen"],
             "protected": self.config.protected,
             "accuracy": {
-                "train": round(self._accuracy(model, data.train), 4),
-                "held_out": None if data.train.all() else round(self._accuracy(model, ~data.train), 4),
+                "train": self._accuracy(model, data.train),
+                "held_out": None if data.train.all() else self._accuracy(model, ~data.train),
             },
             "threshold": getattr(model, "threshold", None),
             **description_of(data, self.config.dataset),
         }
         if isinstance(model, Averaged):
             decided = model.inner.inner_output if isinstance(model.inner, Decided) else None
-            description |= {"inputs": _way(self.subject), "decided": decided}
+            description |= {"inputs": _way(self.subject), "decided": decided, "unread": list(self.subject.unread)}
             inner = None if isinstance(model.inner, FeedForward) else self._kept_beside(path)
             save_averaged(model, description, path, inner)
         else:
             assert isinstance(model, FeedForward)
             save_network(model, description, path)
 
-    def _accuracy(self, model: nn.Module, which: NDArray[np.bool_]) -> float:
+    def _accuracy(self, model: nn.Module, which: NDArray[np.bool_]) -> float | None:
         x = torch.tensor(people_codes(self.data, model)[which], dtype=torch.float32)
-        return float((self._classifier(model).outputs(x).labels.numpy() == self.data.labels[which]).mean())
+        right = self._classifier(model).outputs(x).labels.numpy() == self.data.labels[which]
+        share = share_of(right, None if self.data.weights is None else self.data.weights[which])
+        return None if share is None else round(share, 4)
 
     def _kept_beside(self, path: Path) -> str:
         """How an averaged model names the one that it asks: a copy beside it, or code, an address, a description."""

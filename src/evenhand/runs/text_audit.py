@@ -293,6 +293,7 @@ def _summary(
         "evenhand": evenhand.__version__,
         "kind": "audit",
         "domain": "text",
+        "status": "tested",
         "started": started.isoformat(timespec="seconds"),
         "dataset": {
             "name": corpus.name,

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from evenhand.data.decoding import numbers_of
+from evenhand.data.decoding import check_within, numbers_of
 from evenhand.data.notation import number_text
 from evenhand.data.schema import Schema
 
@@ -20,6 +20,7 @@ class Nearness:
         self._within: list[float] = []
         for index in self.attributes:
             attribute = schema.attributes[index]
+            check_within(attribute)
             codes = combinations[:, protected.index(index)].long().cpu().numpy()
             self._values.append(torch.tensor(numbers_of(attribute, codes), device=combinations.device))
             self._within.append(attribute.within or 0.0)

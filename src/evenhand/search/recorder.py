@@ -54,7 +54,7 @@ class Counts:
     """What a search has done so far; every method is counted by this counter."""
 
     tried: int = 0  # samples looked at, repetitions included
-    generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))  # unique ones
+    generated: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))  # unique and possible ones
     findings: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
     ruled_out: int = 0  # unique samples that would be findings if the schema did not call one of the pair impossible
     seeds: set[int] = field(default_factory=set)  # rows of the data that led to a finding of their own
@@ -62,13 +62,18 @@ class Counts:
 
     @property
     def all_generated(self) -> int:
-        """Unique samples looked at in both phases."""
+        """Unique samples looked at in both phases; what the schema calls impossible is nobody and does not count."""
         return sum(self.generated.values())
 
     @property
     def all_findings(self) -> int:
         """Unique findings of both phases."""
         return sum(self.findings.values())
+
+    @property
+    def success_rate(self) -> float:
+        """Findings among generated samples; 0 where there are none."""
+        return self.all_findings / self.all_generated if self.all_generated else 0.0
 
 
 @dataclass(frozen=True)
@@ -154,17 +159,18 @@ class Recorder:
         checked = Checked.joined([entry.checked for entry in entries])
         sizes = np.array([len(entry.checked) for entry in entries])
         phase = np.repeat(np.array([entry.phase for entry in entries], dtype=np.int8), sizes)
-        keys = self._space.keys(checked.x)
+        possible = self._possible(checked)
+        keys = told_apart(self._space.keys(checked.x), possible)
         fresh = self._archive.add(keys)
         fresh_keys = keys[fresh]
         hit = checked.hit.cpu().numpy()
         tried = len(hit)
         if self._most is not None:
             fresh, tried = self._cut(fresh, hit, tried)
-        found = fresh[hit[fresh]]
-        self._grow(fresh, found, np.cumsum(sizes), tried)
+        found, somebody = fresh[hit[fresh]], fresh[possible[fresh]]
+        self._grow(somebody, found, np.cumsum(sizes), tried)
         for position, name in enumerate(PHASES):
-            self.counts.generated[name] += int((phase[fresh] == position).sum())
+            self.counts.generated[name] += int((phase[somebody] == position).sum())
             self.counts.findings[name] += int((phase[found] == position).sum())
         self.counts.tried += tried
         self.counts.ruled_out += int(checked.ruled_out.cpu().numpy()[fresh].sum())
@@ -176,6 +182,12 @@ class Recorder:
             findings = self._findings(checked, found, phase, step, seeds)
             self._sink(findings)
         self._on_fresh(Fresh(fresh_keys, findings))
+
+    def _possible(self, checked: Checked) -> NDArray[np.bool_]:
+        """(n,) false for samples that the schema calls impossible."""
+        possible = self._space.possible(checked.x)
+        there: NDArray[np.bool_] = np.ones(len(checked), dtype=bool) if possible is None else possible.cpu().numpy()
+        return there
 
     def _cut(self, fresh: NDArray[np.int64], hit: NDArray[np.bool_], tried: int) -> tuple[NDArray[np.int64], int]:
         """Stop right at the last finding that was asked for."""
@@ -217,3 +229,16 @@ class Recorder:
             seed=seeds[found],
             step=step[found],
         )
+
+
+def told_apart(keys: Keys, possible: NDArray[np.bool_]) -> Keys:
+    """Keys of which those of impossible samples are none that a possible one could have.
+
+    Samples with the same key differ in protected values, so one may be impossible and must not hide the other.
+    """
+    if possible.all():
+        return keys
+    if keys.dtype == np.int64:
+        return np.where(possible, keys, ~keys.view(np.int64))
+    halves = np.ascontiguousarray(keys).view(np.uint64).reshape(-1, 2)
+    return np.ascontiguousarray(np.where(possible[:, None], halves, ~halves)).view("S16")[:, 0]

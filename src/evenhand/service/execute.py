@@ -156,9 +156,8 @@ def done(job: Job, tell: Tell) -> dict[str, Any]:
 
 
 def _data_of(job: Job, request: Request) -> "Dataset":
-    from evenhand.data.dataset import encode, load_dataset
+    from evenhand.data.dataset import load_dataset, read_dataset
     from evenhand.data.schema import Schema
-    from evenhand.data.tables import read_table
 
     if job.table is None:
         return load_dataset(request.dataset)
@@ -167,7 +166,7 @@ def _data_of(job: Job, request: Request) -> "Dataset":
         file.flush()
         schema = Schema.load(Path(file.name))
     # The table is the one that was uploaded, whatever file the schema names.
-    return encode(schema, read_table(Path(job.table), schema.separator))
+    return read_dataset(schema, Path(job.table))
 
 
 @contextmanager
@@ -191,13 +190,15 @@ def _audit(request: Request, data: "Dataset", model: str | None, job: Job, tell:
     from evenhand.runs.audit import audit
 
     names, progress = request.protected or data.schema.protected, ProgressTeller(tell)
+    pairs = FirstPairs(tell, data, names, job.told)
     done = audit(
         data,
         names,
         model=model,
         out=job.folder,
         on_progress=progress.search,
-        on_findings=FirstPairs(tell, data, names, job.told),
+        on_findings=pairs,
+        on_reading=pairs.reading,
         checkpoints=_checkpoints(job, tell, progress),
         **request.settings(),
     )

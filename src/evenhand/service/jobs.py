@@ -82,16 +82,21 @@ def _told(service: "Service", run: str) -> "Iterator[dict[str, Any]]":
 
 def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:
     """What lists and pages show of a summary. It is small: everything else is read from the files."""
+    from evenhand.report.text import NOT_TESTED, is_not_tested
+
     shared = {"protected": summary["protected"], "model": summary["model"]["name"], "data": summary["dataset"]}
+    shared["status"] = NOT_TESTED if is_not_tested(summary) else "tested"
     seconds = round(sum(summary["seconds"].values()), 3)
     warnings = {"warnings": summary["warnings"]} if summary.get("warnings") else {}
     return shared | warnings | {"seconds": seconds} | FIGURES[kind](summary)
 
 
 def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
-    from evenhand.report.text import headline
+    from evenhand.report.text import headline, is_not_tested
 
     search = summary["search"]
+    if is_not_tested(summary):  # no figure: a rate of 0 would read as one that was measured
+        return {"headline": headline(summary), "stopped": search["stopped"]}
     copied = ("success_rate", "seeds", "seeds_with_findings", "stopped", "findings_per_second", "model_rows")
     return {
         "headline": headline(summary),
@@ -104,14 +109,17 @@ def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure_figures(summary: dict[str, Any]) -> dict[str, Any]:
-    from evenhand.report.text import joined, rate_text
+    from evenhand.report.text import is_not_tested, joined, measured_parts, rate_text
 
     rates = [
         {"changed": measured["protected"], "population": rate["name"], "words": rate_text(rate)}
         | {name: rate[name] for name in ("rate", "interval", "samples", "discriminatory")}
-        for measured in summary["measured"]
+        for measured in measured_parts(summary)
         for rate in measured["populations"]
     ]
+    if is_not_tested(summary):
+        words = f"{summary['dataset']['name']}, not tested: {summary['warnings'][0]}"
+        return {"headline": words, "rates": [], "stopped": summary["stopped"]}
     first = f"{joined(rates[0]['changed'])}, {rates[0]['population']}: {rates[0]['words']}" if rates else "nothing yet"
     return {"headline": f"{summary['dataset']['name']}: {first}", "rates": rates, "stopped": summary["stopped"]}
 

@@ -96,7 +96,9 @@ class AuditRequest(Request):
     method: Annotated[str, AfterValidator(_known_method)] = Field(default="auto", description="How to search.")
     max_seconds: float | None = Field(default=None, gt=0, le=1e7, description="Stop searching after so long.")
     max_findings: int | None = Field(default=None, ge=1, le=2**53, description="Stop at so many findings.")
-    max_rows: int | None = Field(default=None, ge=1, le=2**53, description="Ask the model about at most so many rows.")
+    max_rows: int | None = Field(
+        default=None, ge=1, le=2**53, description="Maximum number of rows that the search asks the model about."
+    )
 
 
 class MeasureRequest(Request):
@@ -153,6 +155,6 @@ def request_of(kind: str, config: dict[str, Any]) -> Request:
 def title_of(kind: str, request: Request, data: str, model: str | None = None) -> str:
     """How lists name a run: `data` and `model` are the names that people gave them."""
     what = ", ".join(request.protected) or "all protected attributes"
-    by = f" by {', '.join(request.by)}" if isinstance(request, RepairRequest) else ""
+    by = f" by {', '.join(request.by)}" if isinstance(request, RepairRequest) and request.by else ""
     title = f"{NOUNS.get(kind, kind).capitalize()} of {model or 'the built-in network'} on {data}: {what}{by}"
     return title if len(title) <= TITLE_LENGTH else f"{title[: TITLE_LENGTH - 1]}…"

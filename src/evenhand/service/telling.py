@@ -101,7 +101,12 @@ class FirstPairs:
         self._tell, self._data = tell, data
         self._known = {pair["description"] for pair in told if "description" in pair}
         self._told = len(told)
-        self._protected = data.schema.protected_indices(protected)
+        self._protected, self._unread = data.schema.protected_indices(protected), list[int]()
+
+    def reading(self, protected: list[str], unread: list[str]) -> None:
+        """Hear which attributes findings differ in, and which ones the model does not read: pairs leave these out."""
+        self._protected = self._data.schema.protected_indices(protected)
+        self._unread = [self._data.schema.index(name) for name in unread]
 
     def __call__(self, findings: "Findings") -> None:
         """Look at new findings."""
@@ -118,4 +123,5 @@ class FirstPairs:
         from evenhand.report.page import card
         from evenhand.report.statistics import example_at
 
-        return asdict(card(example_at(findings, row, self._protected), self._data, self._protected))
+        example = example_at(findings, row, self._protected)
+        return asdict(card(example, self._data, self._protected, self._unread))

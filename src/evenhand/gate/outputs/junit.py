@@ -66,6 +66,8 @@ def _facts(check: CheckRun) -> dict[str, str]:
     if check.outcome is None:
         return facts
     facts |= {"data": check.outcome.data, "model": check.outcome.model, "protected": ",".join(check.outcome.protected)}
+    facts |= {"untested": ",".join(check.outcome.untested)} if check.outcome.untested else {}
+    facts |= {"warnings": " ".join(check.outcome.warnings)} if check.outcome.warnings else {}
     rate = check.outcome.rate
     if rate is not None:
         low, high = rate.interval

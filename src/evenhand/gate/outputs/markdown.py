@@ -19,7 +19,7 @@ def markdown(run: GateRun) -> str:
         *(_row(check) for check in run.checks),
     ]
     for check in run.checks:
-        if not check.passed or (check.outcome is not None and check.outcome.warnings):
+        if not check.passed or check.warned:
             lines += ["", *_section(check)]
     return "\n".join(lines) + "\n"
 
@@ -33,7 +33,9 @@ def _result(run: GateRun) -> str:
     if "exceeded" in statuses:
         return "Some checks did not hold."
     if "not tested" in statuses:
-        return "Some checks were not tested: the model does not read what they would change."
+        return "Some checks were not tested: the model does not read all that they would change."
+    if not undecided and any(check.warned for check in run.checks):
+        return "All checks held, some of them with a warning about the model: read it below before you rely on them."
     if not undecided:
         return "All checks held."
     passed = ", which is let pass" if run.exit_code == HELD else ""
@@ -47,7 +49,8 @@ def _row(check: CheckRun) -> str:
         if rate is None
         else [percent(rate.share, 2), percent(rate.interval[1], 2), share(check.entry.max_rate), f"{rate.samples:,}"]
     )
-    verdict = check.status if check.passed else f"**{check.status}**"
+    status = f"{check.status}, with a warning" if check.warned else check.status
+    verdict = status if check.passed and not check.warned else f"**{status}**"
     return "| " + " | ".join([plain(check.entry.name), verdict, *figures]) + " |"
 
 

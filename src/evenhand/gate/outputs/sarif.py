@@ -1,4 +1,4 @@
-"""A gate's run as SARIF 2.1.0: one result for each check that did not pass, at its place in the gate file."""
+"""A gate's run as SARIF 2.1.0: a result for each check that did not pass or was warned of, at its place in the file."""
 
 import hashlib
 import json
@@ -9,7 +9,8 @@ import evenhand
 from evenhand.gate.run import CheckRun, GateRun
 from evenhand.gate.words import message
 
-RULES = {  # one for each way in which a check does not pass
+WARNED = "warned"
+RULES = {  # one for each way in which a check does not pass, and for one that passes with a warning
     "exceeded": (
         "rate-exceeded",
         "RateExceeded",
@@ -29,9 +30,9 @@ RULES = {  # one for each way in which a check does not pass
         "not-tested",
         "NotTested",
         "error",
-        "The model does not read the protected attributes, so the check cannot find anything.",
+        "The model does not read all of the protected attributes, so the check cannot find anything about the others.",
         "Changing attributes that a model does not read never changes its label, whatever it does to the groups. The "
-        "message has the differences between groups. Protect attributes that the model reads, or look at groups.",
+        "message has the differences between groups. Name only attributes that the model reads, or look at groups.",
     ),
     "error": (
         "check-error",
@@ -40,6 +41,14 @@ RULES = {  # one for each way in which a check does not pass
         "The check could not be made.",
         "The data or the model could not be read or asked. The message says why.",
     ),
+    WARNED: (
+        "model-warned",
+        "ModelWarned",
+        "warning",
+        "The check passed, and something about the model has to be known before its figure is relied on.",
+        "The model was accepted although it gives the labels of the data no better than a constant, or seems to be "
+        "given its columns otherwise than it learned from them. The message says what was seen.",
+    ),
 }
 FINGERPRINT = "evenhandCheck/v1"
 
@@ -47,7 +56,7 @@ FINGERPRINT = "evenhandCheck/v1"
 def sarif(run: GateRun) -> str:
     """The log as JSON text."""
     kinds = list(RULES)
-    failed = [check for check in run.checks if not check.passed]
+    told = [check for check in run.checks if not check.passed or check.warned]
     driver = {
         "name": "evenhand",
         "semanticVersion": evenhand.__version__,
@@ -67,7 +76,7 @@ def sarif(run: GateRun) -> str:
                         "startTimeUtc": run.started.strftime("%Y-%m-%dT%H:%M:%SZ"),
                     }
                 ],
-                "results": [_result(check, run.shown_path, kinds) for check in failed],
+                "results": [_result(check, run.shown_path, kinds) for check in told],
             }
         ],
     }
@@ -86,14 +95,15 @@ def _rule(identity: str, name: str, level: str, short: str, full: str) -> dict[s
 
 
 def _result(check: CheckRun, path: str, kinds: list[str]) -> dict[str, Any]:
-    identity, _, level, *_ = RULES[check.status]
+    kind = WARNED if check.passed and check.warned else check.status
+    identity, _, level, *_ = RULES[kind]
     place = {
         "artifactLocation": {"uri": quote(path)},
         "region": {"startLine": check.entry.line},
     }
     return {
         "ruleId": identity,
-        "ruleIndex": kinds.index(check.status),
+        "ruleIndex": kinds.index(kind),
         "level": level,
         "message": {"text": f"{check.entry.name}: {_message(check)}"},
         "locations": [{"physicalLocation": place}],

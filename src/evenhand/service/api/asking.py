@@ -20,7 +20,9 @@ def create_run(asked: Context, kind: str, request: Request, title: str | None = 
     The run keeps the schema of its table: that of its parent, which it is about, else as it is now.
     """
     schema, text, data = _data(asked, request, parent)
-    schema.protected_indices(request.protected or schema.protected)
+    protected = request.protected or schema.protected
+    schema.protected_indices(protected)
+    schema.compared_within(request.within, protected)
     model = _model(asked, request)
     title = _printable(title) or title_of(kind, request, data, model)
     config = request.model_dump(mode="json")

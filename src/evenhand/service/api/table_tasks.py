@@ -123,14 +123,16 @@ def check(path: Path, text: str) -> dict[str, Any]:
     """How a schema fits its table."""
     import tomllib
 
-    from evenhand.data.dataset import encode
+    from evenhand.data.dataset import read_dataset
     from evenhand.data.schema import Schema
     from evenhand.data.schema_check import check_dataset
-    from evenhand.data.tables import read_table
 
     schema = Schema.parse(tomllib.loads(text), "of the data set", text)
-    checked = check_dataset(encode(schema, read_table(path, schema.separator)))
-    return {"rows": checked.rows, "facts": dict(checked.facts())}
+    checked = check_dataset(read_dataset(schema, path))
+    facts: dict[str, list[str]] = {}
+    for name, words in checked.facts():  # several rules have the same name
+        facts.setdefault(name, []).append(words)
+    return {"rows": checked.rows, "facts": {name: "; ".join(words) for name, words in facts.items()}}
 
 
 def preview(path: Path, rows: int, every_name: bool = False) -> dict[str, Any]:

@@ -6,12 +6,21 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.report.text import interval_text, joined, percent
+from evenhand.report.text import (
+    NOT_TESTED,
+    changed_text,
+    interval_text,
+    is_not_tested,
+    joined,
+    percent,
+    within_words,
+)
 from evenhand.service.pages.results import is_about_texts, summary_of
 from evenhand.service.pages.view import Asked, View, router
 from evenhand.service.storage.tables import Run
 
 MOST_CHOICES = 200
+FIRST_FIGURE = "People in the data affected"
 
 
 pages = router()
@@ -34,6 +43,7 @@ def compare(view: Asked, a: str = "", b: str = "") -> Response:
         "compare", section="/compare", status=400 if any(errors.values()) else 200, audits=audits,
         first=a, second=b, errors=errors, rows=rows, both=[one[0], other[0]] if rows and one and other else [],
         differs=_differs(one[1], other[1]) if rows and one and other else "",
+        chart=not any(is_not_tested(found[1]) for found in (one, other) if found is not None),
     )  # fmt: skip
 
 
@@ -43,7 +53,7 @@ def compare_chart(view: Asked, a: str = "", b: str = "") -> Response:
     groups = []
     for name, known_as in (("first", a), ("second", b)):
         found = _summary(view, known_as, {}, name)
-        if found is not None:
+        if found is not None and not is_not_tested(found[1]):
             rate = found[1]["data_rate"]["all"]
             bar = {"name": percent(rate["rate"], 2), "share": rate["rate"], "interval": rate["interval"]}
             groups.append({"name": f"{name}: {found[0].title}", "bars": [bar]})
@@ -72,11 +82,11 @@ def _rows(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, str, st
 
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     search, rate, config = summary["search"], summary["data_rate"]["all"], summary["config"]
-    return [
+    facts = [
         ("Data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} rows"),
         ("Model", summary["model"]["name"]),
-        ("Changed", joined(summary["protected"])),
-        ("People in the data affected", percent(rate["rate"], 2)),
+        ("Changed", changed_text(summary)),
+        (FIRST_FIGURE, percent(rate["rate"], 2)),
         ("95% interval", interval_text(rate["interval"])),
         ("Findings", f"{search['findings']['total']:,}"),
         ("Unique samples looked at", f"{search['generated']['total']:,}"),
@@ -86,12 +96,20 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("Effort", f"{config['seeds']:,} people, {config['steps']:,} steps"),
         ("Findings per second", f"{search['findings_per_second']:,}"),
     ]
+    if not is_not_tested(summary):
+        return facts
+    first = [name for name, _ in facts].index(FIRST_FIGURE)  # a share of 0 would read as one that was measured
+    return facts[:first] + [(name, NOT_TESTED) for name, _ in facts[first:]]
 
 
 def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
     """A warning where a difference of figures may not be one of the models."""
+    if is_not_tested(one) or is_not_tested(other):
+        return "A run was not tested, since its model does not read what would be changed: there is nothing to compare."
     names = (("dataset", "data"), ("protected", "protected columns"))
     what = [words for key, words in names if one[key] != other[key]]
+    if within_words(one) != within_words(other):
+        what.append("how far from their own values people are compared")
     if any(one["config"][key] != other["config"][key] for key in ("seeds", "steps", "method")):
         what.append("effort")
     if not what:

@@ -1,5 +1,6 @@
 """The pairs of a run: filtered, sorted, each side by side in words."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from evenhand.report.pairs import Card, Side
 from evenhand.service.api.asking import can_be_asked
 from evenhand.service.api.errors import ApiError, otherwise
 from evenhand.service.findings import Filters, Finding, FindingsIndex
+from evenhand.service.pages.results import summary_of
 from evenhand.service.pages.subjects import schema_of_run
 from evenhand.service.pages.view import Asked, View, link, router
 from evenhand.service.storage.runs import OVER
@@ -41,6 +43,7 @@ def explore(
     """A page of pairs."""
     run = view.run(run_id)
     index, schema = _index(view, run), schema_of_run(view.service, run)  # the schema has better words
+    unread = ((summary_of(view, run) or {}).get("model") or {}).get("unread") or {}
     chosen = Chosen(label, phase, gap, sort if sort in ("gap", "order") else "gap")
     values = {f"v{place}": view.request.query_params.get(f"v{place}", "") for place, _ in enumerate(index.protected)}
     least, gap_error = _share(gap)
@@ -59,7 +62,7 @@ def explore(
     return view.page(
         "findings", section="/runs", run=run, total=found.total, all=index.rows, first=first,
         cards=[
-            (_card(one, index, schema), first + place, one.gap) for place, one in enumerate(found.rows)
+            (_card(one, index, schema, unread), first + place, one.gap) for place, one in enumerate(found.rows)
         ],
         fields=_fields(index, schema, values), labels=_labels(index, schema), phases=PHASES, chosen=chosen,
         gap_error=gap_error, repairable=run.state == "done" and can_be_asked(run), filtered=wanted != Filters(),
@@ -125,9 +128,13 @@ def _sentence(name: str, value: str, schema: Schema | None) -> str:
     return (attribute.phrase or f"{attribute.title} {{}}").replace("{}", value)
 
 
-def _card(found: Finding, index: FindingsIndex, schema: Schema | None) -> Card:
-    """A pair in words. With two labels both scores are for the favourable one, so that cards compare."""
-    shared = [_sentence(name, value, schema) for name, value in found.sample.items() if name not in found.witness]
+def _card(found: Finding, index: FindingsIndex, schema: Schema | None, unread: Collection[str]) -> Card:
+    """A pair in words, without what the model does not read.
+
+    With two labels both scores are for the favourable one, so that cards compare.
+    """
+    shown = {name: value for name, value in found.sample.items() if name not in found.witness and name not in unread}
+    shared = [_sentence(name, value, schema) for name, value in shown.items()]
     own = {name: found.sample[name] for name in index.protected}
     scored = found.label
     if schema is not None and len(schema.label.values) == 2:

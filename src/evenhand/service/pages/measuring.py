@@ -6,7 +6,7 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.report.text import interval_text, joined, label_pair_texts, percent
+from evenhand.report.text import interval_text, joined, label_pair_texts, measured_parts, percent
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.asking import create_run, from_audit
 from evenhand.service.api.errors import ApiError
@@ -81,7 +81,7 @@ def begin(view: Asked, form: Form, run_id: str) -> Response:
 def rates(view: Asked, run_id: str, at: int = 0) -> Response:
     """The rates of one part of a measurement, as a chart."""
     summary = summary_of(view, view.run(run_id)) or {}
-    found = summary.get("measured", [])[at : at + 1] if at >= 0 else []
+    found = measured_parts(summary)[at : at + 1] if "measured" in summary and at >= 0 else []
     groups = [
         {
             "name": _short(summary)[rate["name"]],
@@ -103,9 +103,10 @@ def _audit(view: View, run_id: str) -> tuple[Run, dict[str, Any]]:
 
 def measured_values(summary: Summary) -> dict[str, Any]:
     """What the page of a measurement shows: each part in words and as tables, then the groups."""
-    parts = [_part(summary, measured) for measured in summary["measured"]]
+    tested = measured_parts(summary)
+    parts = [_part(summary, measured) for measured in tested]
     rest = tables_of(summary | {"measured": [], "notes": []})
-    drawn = sum(rate.get("drawn", rate["samples"]) for one in summary["measured"] for rate in one["populations"])
+    drawn = sum(rate.get("drawn", rate["samples"]) for one in tested for rate in one["populations"])
     return {"parts": parts, "rest": rest, "precision": _precision(summary["config"]), "drawn": drawn}
 
 
@@ -144,7 +145,7 @@ def _sentence(rate: dict[str, Any], names: list[str], summary: Summary) -> str:
         return " ".join([words, *(text for pair in rate["label_pairs"] for text in label_pair_texts(pair))])
     favoured = [one for one in rate["direction"] if one["favoured"] is not None]
     return words + "".join(
-        f" Among these, {one['favoured']} gets ‘{summary['favourable']}’ most often and {one['loses']} least often."
+        f" Among these, ‘{summary['favourable']}’ goes most often to {one['favoured']}, least often to {one['loses']}."
         for one in favoured
     )
 

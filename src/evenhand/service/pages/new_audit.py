@@ -4,8 +4,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Response
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, QueryParams, UploadFile
 
+from evenhand.data.attribute import Attribute
+from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
 from evenhand.service.api.asking import create_run
@@ -18,6 +20,8 @@ from evenhand.service.requests import is_id, request_of
 from evenhand.service.storage.tables import ModelFile
 
 SECTION = "/new"
+WITHIN = "within."  # how fields begin that have a limit of a protected number, whose name follows
+FIELDS = ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output", "threshold")
 MOST_LISTED = 20
 NUMBERS = {
     "seeds": "People to start from",
@@ -58,6 +62,7 @@ class Answers:
     output: str = "auto"
     threshold: str = ""
     accept_poor_model: bool = False
+    within: dict[str, str] = field(default_factory=dict)  # by the name of a protected number
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -65,10 +70,29 @@ class Answers:
         """The answers of a form."""
         answers = cls(text_of(form, "data"), texts_of(form, "protected"), text_of(form, "model"))
         answers.task = text_of(form, "task") or "audit"
-        for name in ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output", "threshold"):
+        for name in FIELDS:
             setattr(answers, name, text_of(form, name))
-        answers.accept_poor_model = text_of(form, "accept_poor_model") == "yes"
+        answers.read_choices(form)
         return answers
+
+    @classmethod
+    def of_link(cls, query: QueryParams, first: str) -> "Answers":
+        """The form as a link fills it in; `first` is the model that is chosen."""
+        answers = cls(query.get("data", ""), query.getlist("protected"), first)
+        answers.task = "measure" if query.get("task") == "measure" else "audit"
+        for name in FIELDS:
+            setattr(answers, name, query.get(name, getattr(answers, name)))
+        answers.read_choices(query)
+        return answers
+
+    def read_choices(self, given: FormData | QueryParams) -> None:
+        """What is ticked, and the limits of protected numbers."""
+        self.accept_poor_model = given.get("accept_poor_model") == "yes"
+        self.within = {
+            name.removeprefix(WITHIN): value.strip()
+            for name, value in given.items()
+            if name.startswith(WITHIN) and isinstance(value, str) and value.strip()
+        }
 
     def number(self, name: str, least: float, most: float, *, whole: bool = True) -> float | None:
         """A number of the form; an error is kept beside its field."""
@@ -82,6 +106,19 @@ class Answers:
             self.errors[name] = f"{NUMBERS[name]}: write a {kind} from {least:,.10g} to {most:,.10g}."
             return None
         return value
+
+    def limits(self, numbers: list[Attribute]) -> dict[str, float]:
+        """How far from their own values people are compared, by protected number."""
+        found: dict[str, float] = {}
+        for place, attribute in enumerate(numbers):
+            if text := self.within.get(attribute.name):
+                try:
+                    found[attribute.name] = float(text.replace(",", ""))
+                except ValueError:
+                    found[attribute.name] = float("nan")
+                if not 0 < found[attribute.name] < float("inf"):
+                    self.errors[f"within-{place}"] = f"{attribute.title}: write a number above 0."
+        return found
 
     def budget(self) -> dict[str, Any]:
         """How much to search, or how precisely to measure."""
@@ -123,25 +160,57 @@ pages = router()
 def _model_page(view: View, subject: Subject, answers: Answers) -> Response:
     """The form with its answers and what is wrong with them."""
     assert subject.schema is not None
+    numbers = _protected_numbers(subject.schema, answers.protected)
     titles = {attribute.name: attribute.title for attribute in subject.schema.attributes}
     return view.page(
         "new_model", section=SECTION, status=400 if answers.errors else 200, name=subject.name,
         form=answers, errors=answers.errors, builtin=subject.file is None, efforts=EFFORTS, precisions=PRECISIONS,
         models=_listed(view, answers.model), limit=view.service.settings.model_limit,
         protected_words=joined([titles.get(name, name) for name in answers.protected]),
-        inputs_words=INPUTS_WORDS, output_words=OUTPUT_WORDS,
+        inputs_words=INPUTS_WORDS, output_words=OUTPUT_WORDS, numbers=numbers, within_field=WITHIN,
     )  # fmt: skip
 
 
 @pages.get("/new/model")
-def choose_model(view: Asked, data: str = "", model: str = "", task: str = "audit") -> Response:
+def choose_model(view: Asked, data: str = "", model: str = "") -> Response:
     """The form of step 3."""
     subject = subject_of(view.service, data, view.project)
-    protected = view.request.query_params.getlist("protected")
-    if subject.schema is None or not protected:
+    query = view.request.query_params
+    if subject.schema is None or not query.getlist("protected"):
         return see(link("/new/columns", data=subject.known_as))
     first = model if is_id(model) else "builtin" if subject.file is None else "upload"
-    return _model_page(view, subject, Answers(data, protected, first, "measure" if task == "measure" else "audit"))
+    return _model_page(view, subject, Answers.of_link(query, first))
+
+
+def settings_link(kind: str, config: dict[str, Any]) -> str:
+    """The form of step 3 with the settings of a run."""
+    chosen: dict[str, Any] = {name: config.get(name) for name in ("inputs", "output", "threshold")}
+    if config.get("accept_poor_model"):
+        chosen["accept_poor_model"] = "yes"
+    chosen |= {f"{WITHIN}{name}": f"{size:g}" for name, size in (config.get("within") or {}).items()}
+    if kind == "measure":
+        precise = [key for key, one in PRECISIONS.items() if one["half_width"] == config.get("half_width")]
+        chosen |= {"task": "measure", "precision": next(iter(precise), None)}
+    elif "seeds" in config:
+        chosen |= _effort(config)
+    return link(
+        "/new/model", data=config.get("dataset"), protected=config.get("protected") or [], model=config.get("model"),
+        **chosen,
+    )  # fmt: skip
+
+
+def _effort(config: dict[str, Any]) -> dict[str, Any]:
+    """How hard a search looked, as the form says it."""
+    own = {name: config.get(name) for name in ("seeds", "steps")}
+    known = [key for key, effort in EFFORTS.items() if {name: effort[name] for name in own} == own]
+    seconds = config.get("max_seconds")
+    minutes = None if seconds is None else f"{seconds / 60:g}"
+    return {"minutes": minutes, **({"effort": known[0]} if known else {"effort": "own", **own})}
+
+
+def _protected_numbers(schema: Schema, protected: list[str]) -> list[Attribute]:
+    """The protected attributes that have a distance."""
+    return [attribute for attribute in schema.attributes if attribute.name in protected and attribute.kind == "number"]
 
 
 @pages.post("/new/model")
@@ -152,7 +221,8 @@ def begin(view: Asked, form: Form) -> Response:
     if subject.schema is None:
         return see(link("/new/columns", data=subject.known_as))
     model = _model(view, project, answers, files_of(form, "file"), built_in=subject.file is None)
-    settings = answers.budget() | answers.asking()
+    limits = answers.limits(_protected_numbers(subject.schema, answers.protected))
+    settings = answers.budget() | answers.asking() | {"within": limits}
     if answers.errors:
         return _model_page(view, subject, answers)
     config = {

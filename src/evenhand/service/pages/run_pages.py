@@ -6,16 +6,18 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
+from evenhand.report.groups import group_tables
 from evenhand.report.pairs import growth_points
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.text import STOPPED, joined
+from evenhand.report.text import STOPPED, is_not_tested, joined, within_words
 from evenhand.service.api.asking import can_be_asked, resume_run
 from evenhand.service.api.errors import ApiError
 from evenhand.service.pages.deleting import Deletion
 from evenhand.service.pages.measuring import measured_values
+from evenhand.service.pages.new_audit import settings_link
 from evenhand.service.pages.results import files_of_run, is_about_texts, summary_of
 from evenhand.service.pages.subjects import TERMINAL, data_name, model_name
-from evenhand.service.pages.view import Asked, View, link, router, see
+from evenhand.service.pages.view import Asked, View, router, see
 from evenhand.service.pages.words import FILE_WORDS, PHASE_WORDS, POPULATION_WORDS, asked, progress_words, state_text
 from evenhand.service.storage.runs import OVER, STATES
 from evenhand.service.storage.tables import Event, Run
@@ -128,13 +130,19 @@ def _over(view: View, run: Run) -> dict[str, Any]:
     if summary is None:
         return values
     values["protected_words"] = joined(summary["protected"])
+    values["not_tested"] = is_not_tested(summary)
     values["from_here"] = run.kind == "audit" and run.state == "done" and can_be_asked(run)  # a repair, a measurement
     if run.kind == "measure":
         values |= measured_values(summary)
     elif texts:
         values["headline"] = (run.result or {}).get("headline", "")
     elif run.kind == "audit":
-        values |= {"growth": growth_points(summary), "stopped_words": STOPPED[summary["search"]["stopped"]]}
+        values |= {
+            "growth": growth_points(summary),
+            "stopped_words": STOPPED[summary["search"]["stopped"]],
+            "within": within_words(summary),
+            "groups": group_tables(summary),
+        }
     elif run.kind == "repair":
         rows = {row["name"]: row for row in summary["rows"]}
         values |= {
@@ -187,8 +195,4 @@ def _again(run: Run) -> str:
         return ""
     if run.kind in ("repair", "measure") and run.parent is not None:
         return f"/runs/{run.parent}/{run.kind}"
-    protected = run.config.get("protected") or []
-    return link(
-        "/new/model", data=run.config.get("dataset"), protected=protected, model=run.config.get("model"),
-        task="measure" if run.kind == "measure" else None,
-    )  # fmt: skip
+    return settings_link(run.kind, run.config)

@@ -1,11 +1,12 @@
 """The words that pages have for states, times, sizes and progress."""
 
+import re
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
 from evenhand.data.dataset import builtin_names, load_schema
-from evenhand.report.text import counted, duration, interval_text, joined, percent
+from evenhand.report.text import NOT_TESTED, counted, duration, interval_text, joined, percent, warning_rows
 from evenhand.service.requests import NOUNS
 from evenhand.service.storage.tables import Run
 from evenhand.service.storage.uploads import size_text
@@ -44,6 +45,12 @@ INPUTS_WORDS = (
     ("onehot", "one column for each value (one-hot)"),
     ("standard", "numbers with mean 0 and spread 1"),
 )
+FORM_WORDS = (  # how messages name options, and where the form of a new audit has them
+    (r"--accept-poor-model \(in Python [^)]*\)", "tick “Go on with a poor model” below the model"),
+    (r"--inputs [^()]*\(in Python [^)]*\)", "choose it at “What it reads”"),
+    (r"\(--inputs\)", "(“What it reads” on the form)"),
+    (r"say --output (\w+) \(in Python [^)]*\)", r"choose \1 at “What it answers”"),
+)
 OUTPUT_WORDS = (
     ("auto", "find out by itself"),
     ("logits", "scores without a limit (logits)"),
@@ -63,12 +70,26 @@ def outcome(run: Run) -> str:
         return (run.error or "").splitlines()[0][:120] if run.error else ""
     if run.state not in ("done", "cancelled") or not run.result:
         return ""
-    if run.kind == "audit":
-        words = counted(int(run.result.get("findings") or 0), "finding")
-        return words if run.state == "done" else f"{words} kept"
-    if run.kind == "repair":
-        return f"kept: {run.result['chosen']}" if run.result.get("chosen") else "no repair was kept"
-    return str(run.result.get("headline") or "")[:160]
+    if run.result.get("status") == NOT_TESTED:
+        return f"{NOT_TESTED}: the model does not read {joined(run.result['protected'])}"
+    words = _outcome(run.kind, run.state, run.result)
+    return f"{words}; with a warning" if run.result.get("warnings") else words
+
+
+def _outcome(kind: str, state: str, result: dict[str, Any]) -> str:
+    if kind == "audit":
+        words = counted(int(result.get("findings") or 0), "finding")
+        return words if state == "done" else f"{words} kept"
+    if kind == "repair":
+        return f"kept: {result['chosen']}" if result.get("chosen") else "no repair was kept"
+    return str(result.get("headline") or "")[:160]
+
+
+def on_the_form(error: str) -> str:
+    """An error whose remedy is an option of the command line, with the field of the form that does the same."""
+    for option, place in FORM_WORDS:
+        error = re.sub(option, place, error)
+    return error
 
 
 def phase_text(phase: str) -> str:
@@ -150,5 +171,6 @@ def yes_no(value: Any) -> str:
 
 FILTERS = {
     "percent": percent, "interval": interval_text, "counted": counted, "size": size_text, "moment": moment,
-    "outcome": outcome, "yes_no": yes_no, "state_text": state_text, "noun": lambda kind: NOUNS[kind],
+    "outcome": outcome, "warnings": warning_rows, "on_the_form": on_the_form, "yes_no": yes_no,
+    "state_text": state_text, "noun": lambda kind: NOUNS[kind],
 }  # fmt: skip
