@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.models.adapters.base import Adapter
@@ -22,34 +22,41 @@ MOST_ROWS = 25_000_000  # model rows for one protected attribute
 
 def unread_attributes(classifier: Classifier, data: Dataset, protected: Sequence[str]) -> dict[str, str]:
     """The attributes that a model does not read, each with how that is known."""
-    module = classifier.module
+    names, found = data.schema.names, _declared(classifier.module, data)
+    open_ones = [
+        index
+        for index, attribute in enumerate(data.schema.attributes)
+        if attribute.name not in found and (attribute.size > 1 or attribute.kind == "pass")
+    ]
+    unmoved = {index: _rows_unmoved(classifier, data, index) for index in open_ones if names[index] in protected}
+    unmoved |= _unmoved_together(classifier, data, [index for index in open_ones if names[index] not in protected])
+    found |= {
+        names[index]: f"changing it in {rows:,} rows never changed a score" for index, rows in unmoved.items() if rows
+    }
+    return {name: found[name] for name in names if name in found}
+
+
+def _declared(module: nn.Module, data: Dataset) -> dict[str, str]:
+    """The attributes that a model cannot read by how it is made, or by its own declaration."""
     declared = module.reads if isinstance(module, Adapter) else None
     found: dict[str, str] = {}
-    for index, name in enumerate(data.schema.names):
+    for index, attribute in enumerate(data.schema.attributes):
         if isinstance(module, Averaged) and index in module.columns:
-            found[name] = "it is a mean over all its values"
-        elif declared is not None and name not in declared:
-            found[name] = "its file or object names what it reads, and this is not among it"
-        elif data.schema.attributes[index].kind == "pass" and not reads_raw_values(module):
-            found[name] = "it reads codes, and this column has none"
-        elif data.schema.attributes[index].size > 1 or data.schema.attributes[index].kind == "pass":
-            changed = _rows_unmoved(classifier, data, index, name in protected)
-            if changed:
-                found[name] = f"changing it in {changed:,} rows never changed a score"
+            found[attribute.name] = "it is a mean over all its values"
+        elif declared is not None and attribute.name not in declared:
+            found[attribute.name] = "its file or object names what it reads, and this is not among it"
+        elif attribute.kind == "pass" and not reads_raw_values(module):
+            found[attribute.name] = "it reads codes, and this column has none"
     return found
 
 
-def _rows_unmoved(classifier: Classifier, data: Dataset, index: int, thorough: bool) -> int:
-    """In how many rows an attribute was changed without any effect; 0 where it has one, or nobody may look."""
-    few = classifier.part(100)
-    if few is not None and not thorough and few < ROWS:
-        return 0  # each row has a price, and an attribute that is not protected does no harm
+def _rows_unmoved(classifier: Classifier, data: Dataset, index: int) -> int:
+    """In how many rows a protected attribute was changed without any effect; 0 where it has one."""
     if not _unmoved(classifier, data, index, FIRST_ROWS, FIRST_VALUES):
         return 0
+    few = classifier.part(100)
     if few is not None and few < len(data.codes):
         return _unmoved(classifier, data, index, max(FIRST_ROWS, few), VALUES)
-    if not thorough:
-        return _unmoved(classifier, data, index, ROWS, VALUES)
     rows = min(len(data.codes), MOST_ROWS // PROTECTED_VALUES)
     return _unmoved(classifier, data, index, rows, max(PROTECTED_VALUES, MOST_ROWS // rows))
 
@@ -64,6 +71,50 @@ def _unmoved(classifier: Classifier, data: Dataset, index: int, rows: int, value
         if not torch.equal(classifier.outputs(other).scores, before):
             return 0
     return len(x)
+
+
+def _unmoved_together(classifier: Classifier, data: Dataset, indices: list[int]) -> dict[int, int]:
+    """By attribute that is not protected: in how many rows it was changed without any effect.
+
+    Many are changed at once, since a table may have hundreds that a model does not read: where nothing moves, none of
+    them is read. A first look on a few rows leaves those that are tried on more.
+    """
+    few = classifier.part(100)
+    if few is not None and few < ROWS:
+        return {}  # each row has a price, and what such an attribute may hide does no harm
+    for rows, draws in ((FIRST_ROWS, FIRST_VALUES), (ROWS, VALUES)):
+        x = _people(classifier, data, rows)
+        indices = _without_effect(classifier, data, x, classifier.outputs(x).scores, indices, draws)
+    return dict.fromkeys(indices, len(x))
+
+
+def _without_effect(
+    classifier: Classifier, data: Dataset, x: Tensor, before: Tensor, indices: list[int], draws: int
+) -> list[int]:
+    """Those of the attributes whose random values leave the scores (n, classes) as they were, bit by bit."""
+    if not indices:
+        return []
+    drawn = (_redrawn(data, x, indices, draw) for draw in range(draws))
+    if all(torch.equal(classifier.outputs(other).scores, before) for other in drawn):
+        return indices
+    if len(indices) == 1:
+        return []
+    half = len(indices) // 2
+    return [
+        index
+        for part in (indices[:half], indices[half:])
+        for index in _without_effect(classifier, data, x, before, part, draws)
+    ]
+
+
+def _redrawn(data: Dataset, x: Tensor, indices: list[int], draw: int) -> Tensor:
+    """Samples with random values in some attributes."""
+    other = x.clone()
+    for index in indices:
+        codes = _codes(data, index, VALUES)
+        places = np.random.default_rng([draw, index]).integers(0, len(codes), len(x))
+        other[:, index] = torch.tensor(codes[places], dtype=x.dtype, device=x.device)
+    return other
 
 
 def _people(classifier: Classifier, data: Dataset, rows: int) -> Tensor:
