@@ -139,7 +139,7 @@ def test_a_wrong_lexicon_is_told_where_and_what(attribute: dict[str, Any], messa
 
 
 def test_a_lexicon_without_attributes_or_with_one_twice() -> None:
-    with pytest.raises(EvenhandError, match="wrong at attribute: list should have at least 1 item"):
+    with pytest.raises(EvenhandError, match="wrong at attribute: it needs at least 1 entry, not 0"):
         Lexicon.parse({"name": "mine", "attribute": []}, "mine.toml")
     twice = lexicon_of(values=["a", "b"])["attribute"] * 2
     with pytest.raises(
