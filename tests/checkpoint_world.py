@@ -73,7 +73,7 @@ class World:
                 writer.write(findings)
                 self.told.append(findings)
 
-            keeper = keeper_for(checkpoints, method, config, self.data, rows, model)
+            keeper = keeper_for(checkpoints, method, config, self.data, rows, model, space.unread)
             search = search_of(
                 config, model, space, method, sink, lambda progress: None, lambda: False, keeper, writer.write
             )

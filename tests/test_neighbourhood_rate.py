@@ -144,3 +144,21 @@ def test_a_model_that_reads_fewer_attributes_than_change_has_a_neighbourhood_all
     assert "1 random attribute that is not protected and that the model reads changed (it reads no more)" in (
         population.words
     )
+
+
+def test_a_missing_number_is_nobodys_neighbour() -> None:
+    """The highest number goes down, and where there is none it stays so."""
+    draws = np.random.default_rng(5)
+    frame = pd.DataFrame({"sex": draws.choice(["f", "m"], 400), "hours": draws.choice([40.0, 41.0, 42.0, np.nan], 400)})
+    frame["y"] = draws.choice(["no", "yes"], 400)
+    data = dataset_from(frame, "y", ["sex"])
+    low, high = data.schema.attributes[1].span
+    missing = data.schema.attributes[1].domain[1]
+    assert (high - low, missing) == (2, high + 1)
+    population = Neighbourhood(TableSpace(data.schema, ["sex"]), data, 1)
+    numbers = Draws(0, population.stream, torch.arange(5000), population.per_sample, block_steps=1).all_of(0)
+    before = data.clipped[population.rows(numbers).numpy(), 1]
+    after = population.samples(numbers)[:, 1].numpy().astype(int)
+    assert (after[before == missing] == missing).all()
+    assert (after[before == high] == high - 1).all()
+    assert set(after[before == high - 1]) == {low, high}

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 from evenhand.data.dataset import load_dataset
@@ -186,3 +190,123 @@ def test_any_table_is_asked_about_as_it_stands(tmp_path_factory: pytest.TempPath
     decoded = data.decoder.frame(data.exact)
     read = pd.read_csv(folder / "t.csv")[decoded.columns]
     pd.testing.assert_frame_equal(decoded, read, check_dtype=False)
+
+
+# --- what a schema reads otherwise than the table has it ---
+
+PEOPLE_SCHEMA = """
+name = "people"
+file = "people.csv"
+[label]
+column = "approved"
+values = ["no", "yes"]
+[[attribute]]
+name = "age"
+kind = "number"
+step = 1
+type = "integer"
+domain = [20, 69]
+[[attribute]]
+name = "sex"
+kind = "category"
+categories = ["f", "m"]
+[[attribute]]
+name = "branch"
+kind = "category"
+{branch}
+"""
+
+
+def branches(tmp_path: Path, values: list[Any], about: str) -> tuple[Path, pd.DataFrame]:
+    """People of some branch, and a schema that says this about it."""
+    rng, rows = np.random.default_rng(0), 1200
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(20, 70, rows),
+            "sex": rng.choice(["f", "m"], rows),
+            "branch": pd.Series(rng.choice(len(values), rows)).map(lambda place: values[place]),
+        }
+    )
+    worth = frame["age"] / 20 + 0.8 * (frame["sex"] == "m") + 1.5 * (frame["branch"] == values[-1])
+    frame["approved"] = np.where(worth + rng.normal(0, 0.2, rows) > 3, "yes", "no")
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "people.toml").write_text(PEOPLE_SCHEMA.format(branch=about), encoding="utf-8")
+    return tmp_path / "people.toml", pd.read_csv(tmp_path / "people.csv")
+
+
+def treated_differently(predict: Any, frame: pd.DataFrame) -> int:
+    return int((predict(frame.assign(sex="f")) != predict(frame.assign(sex="m"))).sum())
+
+
+@pytest.mark.parametrize(
+    ("values", "about"),
+    [
+        (["a", "b", "?"], 'categories = ["a", "b"]\nmissing = { value = "?", code = 7 }'),
+        (["a", "b", "?"], 'categories = ["a", "b"]\nmissing = { value = "?" }\ndomain = [0, 1]'),
+        ([1, 2, 3], "categories = [1, 2, 3]"),
+        ([1, 2, 3], "categories = [1, 2, 3]\ndomain = [0, 1]"),
+        (["a", "b", "c"], 'categories = ["a", "b", "c"]\ndomain = [0, 1]'),
+    ],
+    ids=["mark outside", "mark as a value", "numbers without a type", "numbers outside", "outside the domain"],
+)
+def test_a_pipeline_is_given_what_pandas_gave_it(tmp_path: Path, values: list[Any], about: str) -> None:
+    schema, frame = branches(tmp_path, values, about)
+    columns = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["sex", "branch"]), remainder="passthrough"
+    )
+    model = make_pipeline(columns, LogisticRegression(max_iter=500)).fit(
+        frame.drop(columns="approved"), frame["approved"]
+    )
+    found = evenhand.audit(str(schema), "sex", model=model, seeds=20, steps=10, iterations=2)
+    assert found.summary["data_rate"]["all"]["discriminatory"] == treated_differently(model.predict, frame)
+    assert found.summary["model"]["unread"] == {}
+    pairs = found.findings
+    assert len(pairs)
+    sample = pd.DataFrame({name: pairs[f"sample.{name}"] for name in ("age", "sex", "branch")})
+    assert (model.predict(sample) == pairs["label"].astype(str)).all()
+
+
+def test_a_category_outside_the_domain_has_its_own_column_in_a_matrix(tmp_path: Path) -> None:
+    schema, frame = branches(tmp_path, ["a", "b", "c"], 'categories = ["a", "b", "c"]\ndomain = [0, 1]')
+
+    def matrix(people: pd.DataFrame) -> NDArray[np.float64]:
+        flags = [people["sex"] == "f", people["sex"] == "m", *(people["branch"] == name for name in "abc")]
+        return np.column_stack([people["age"], *flags]).astype(float)
+
+    model = LogisticRegression(max_iter=2000).fit(matrix(frame), frame["approved"])
+    found = evenhand.audit(str(schema), "sex", model=model, inputs="onehot", seeds=5, steps=5, iterations=1)
+    true = treated_differently(lambda people: model.predict(matrix(people)), frame)
+    assert found.summary["data_rate"]["all"]["discriminatory"] == true
+
+
+@pytest.mark.parametrize("kind", ["float32", "int16", "uint8"])
+def test_short_numbers_stay_short(kind: str) -> None:
+    rng, rows = np.random.default_rng(1), 600
+    frame = pd.DataFrame({"age": rng.integers(18, 90, rows).astype(kind), "sex": rng.choice(["f", "m"], rows)})
+    frame["pay"] = rng.normal(3, 1, rows).astype("float32")
+
+    def rule(people: pd.DataFrame) -> NDArray[Any]:
+        assert people["age"].dtype == kind
+        assert people["pay"].dtype == "float32"
+        worth = people["age"].to_numpy() * np.dtype(kind).type(3) % 50 / 20 + (people["sex"] == "m").to_numpy()
+        return np.where(worth > 1.6, "yes", "no")
+
+    frame["label"] = rule(frame)
+    found = evenhand.audit(frame, "sex", model=rule, label="label", seeds=5, steps=5, iterations=1).summary
+    assert found["data_rate"]["all"]["discriminatory"] == treated_differently(rule, frame) > 0
+
+
+def test_all_of_many_protected_values_are_compared() -> None:
+    rng, rows = np.random.default_rng(2), 900
+    frame = pd.DataFrame({"age": rng.integers(18, 70, rows), "place": [f"p{n}" for n in rng.integers(0, 60, rows)]})
+    frame["pay"] = rng.integers(1, 9, rows)
+
+    def rule(people: pd.DataFrame) -> NDArray[Any]:
+        return np.where(
+            people["age"] / 20 + people["place"].str[1:].astype(int) / 30 + people["pay"] / 5 > 4, "yes", "no"
+        )
+
+    frame["label"] = rule(frame)
+    other = [rule(frame.assign(place=place)) != frame["label"] for place in frame["place"].unique()]
+    found = evenhand.audit(frame, "place", model=rule, label="label", seeds=5, steps=5, iterations=1).summary
+    assert found["data_rate"]["all"]["discriminatory"] == np.any(other, axis=0).sum()

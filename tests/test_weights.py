@@ -1,6 +1,7 @@
 """Sampling weights: each row counts as often as its weight says, in every rate about people."""
 
 import tomllib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -162,3 +163,12 @@ def test_group_rates_are_weighted() -> None:
         wanted = clopper_pearson(group["false_positive"]["rate"] * effective, effective, 0.95)
         assert group["false_positive"]["interval"] == pytest.approx(wanted)
     assert figures["population"].endswith("weighted by w")
+
+
+def test_held_out_rows_without_weight_leave_the_groups_to_all_others() -> None:
+    frame = table()
+    data, _, model = world(frame)
+    kept = replace(data, weights=np.where(data.train, 1.0, 0.0))
+    (found,) = group_rates(model, kept, ["sex"])
+    assert found["population"].startswith("all rows")
+    assert sum(group["people"] for group in found["groups"]) == data.train.sum()

@@ -242,6 +242,12 @@ class Attribute(BaseModel):
         """The raw values that categories list; empty text may be one, in a table that tells it from a missing value."""
         return {value.strip() for group in self.categories for value in as_list(group)}
 
+    @property
+    def looks_typed(self) -> bool:
+        """Whether a program that reads the categories in a CSV file may find numbers or booleans in them."""
+        texts = [text.lower() for text in self._listed - {ANY_OTHER}]
+        return all(text in ("true", "false") for text in texts) or all(map(_is_number, texts))
+
     def encode_columns(self, columns: "Sequence[pd.Series]") -> NDArray[np.int32]:
         """Columns of 0 and 1 to codes; people with several 1s, or with none where no category is for that, to one more.
 
@@ -353,6 +359,14 @@ def _with_own_missing(values: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(high, int):
         return values
     return values | {"missing": missing | {"code": high + 1, "own": True}, "domain": (low, high + 1)}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:

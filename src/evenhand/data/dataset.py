@@ -185,7 +185,9 @@ def encode(schema: Schema, frame: "pd.DataFrame", *, from_csv: bool = False) -> 
             f"The split of {schema.name} leaves no row to train on: the table has {len(frame)} in all. "
             "Lower split.held_out, give split.train_rows, or add rows to the table."
         )
-    schema = schema.model_copy(update={"attributes": [_as_in_table(each, frame) for each in schema.attributes]})
+    schema = schema.model_copy(
+        update={"attributes": [_as_in_table(each, frame, from_csv) for each in schema.attributes]}
+    )
     codes = np.zeros((len(frame), len(schema.attributes)), dtype=np.int32)
     for index, attribute in enumerate(schema.attributes):
         if attribute.kind == "pass":
@@ -240,16 +242,21 @@ def sampling_weights(
     return weights
 
 
-def _as_in_table(attribute: Attribute, frame: "pd.DataFrame") -> Attribute:
-    """The attribute with what only the table says: the type of a typed column, what stands for a passed one."""
+def _as_in_table(attribute: Attribute, frame: "pd.DataFrame", from_csv: bool) -> Attribute:
+    """The attribute with what only the table says: the type of a column, what stands for a passed one."""
+    from evenhand.data.raw import as_pandas_reads
     from evenhand.data.tables import is_text, text_column
 
     if attribute.kind == "pass":
         commonest = text_column(frame[attribute.column]).mode()
         return attribute.model_copy(update={"categories": [str(commonest.iloc[0])] if len(commonest) else ["unknown"]})
     column = frame[attribute.raw_columns[0]]
-    if attribute.kind == "number" or attribute.type is not None or is_text(column):
+    if attribute.kind == "number" or attribute.type is not None or attribute.columns:
         return attribute
+    if is_text(column):
+        if not from_csv or not attribute.looks_typed:
+            return attribute
+        column = as_pandas_reads(column)
     kinds = {"b": "boolean", "i": "integer", "u": "integer", "f": "float"}
     kind = getattr(getattr(column.dtype, "numpy_dtype", column.dtype), "kind", "O")
     return attribute.model_copy(update={"type": kinds.get(kind)})

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, multiples
 from evenhand.data.notation import number_text
-from evenhand.data.raw import Beyond, joined
+from evenhand.data.raw import Beyond, joined, text_marks
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 
@@ -31,7 +31,7 @@ class Decoder:
         self.schema = schema
         behind = beyond or [None] * len(schema.attributes)
         types = [] if frame is None else zip(map(str, frame.columns), frame.dtypes, strict=True)
-        kinds = {name: kind for name, kind in types if isinstance(kind, pd.CategoricalDtype)}
+        kinds = {name: kind for name, kind in types if isinstance(kind, pd.CategoricalDtype) or _is_short(kind)}
         self._columns = [_Column(*pair, kinds) for pair in zip(schema.attributes, behind, strict=True)]
         self._order = [] if frame is None else list(map(str, frame.columns))
 
@@ -108,6 +108,23 @@ def _middles(attribute: Attribute) -> NDArray[np.float64]:
     return np.concatenate([[below], middles, edges[-1:]])
 
 
+def _is_short(kind: Any) -> bool:
+    """Whether a type of numpy has numbers of fewer than 64 bits."""
+    return isinstance(kind, np.dtype) and kind.kind in "iuf" and kind.itemsize < 8
+
+
+def _shortened(values: Any, kind: np.dtype[Any]) -> Any:
+    """Numbers in a shorter type, where it can hold them."""
+    numbers = np.asarray(values)
+    if numbers.dtype.kind not in "iuf":
+        return values
+    if kind.kind == "f":
+        return numbers.astype(kind)
+    limits = np.iinfo(kind)
+    fits = numbers.dtype.kind in "iu" and numbers.min(initial=0) >= limits.min and numbers.max(initial=0) <= limits.max
+    return numbers.astype(kind) if fits else values
+
+
 def _taken(tables: dict[str, Any], places: NDArray[np.intp]) -> dict[str, Any]:
     return {name: table.take(places) for name, table in tables.items()}
 
@@ -120,7 +137,7 @@ def _names_for_others() -> Iterator[str]:
 class _Column:
     """The raw values of one attribute, by column of the table."""
 
-    def __init__(self, attribute: Attribute, beyond: Beyond | None, kinds: dict[str, pd.CategoricalDtype]) -> None:
+    def __init__(self, attribute: Attribute, beyond: Beyond | None, kinds: dict[str, Any]) -> None:
         self._attribute, self._beyond, self._kinds = attribute, beyond, kinds
         self._low, self._high = attribute.domain
         whole = attribute.size <= LARGEST_TABLE
@@ -150,8 +167,10 @@ class _Column:
         return meant
 
     def _as_in_table(self, name: str, values: Any) -> Any:
-        """Values of a categorical column with all categories of the table, in its order."""
+        """Values with the type of the table: all categories of a categorical column in its order, short numbers."""
         kind = self._kinds.get(name)
+        if kind is not None and not isinstance(kind, pd.CategoricalDtype):
+            return _shortened(values, kind)
         if kind is None or not pd.Series(values).dropna().isin(kind.categories).all():
             return values
         return pd.Categorical(values, dtype=kind)
@@ -186,7 +205,8 @@ class _Column:
 
     def _categories(self, codes: NDArray[Any]) -> Any:
         attribute = self._attribute
-        raw = [None if attribute.is_missing(int(code)) else self._category(int(code)) for code in codes]
+        none = next(iter(text_marks(attribute)), None) if attribute.type in (None, "text", "category") else None
+        raw = [none if attribute.is_missing(int(code)) else self._category(int(code)) for code in codes]
         if attribute.type == "boolean":
             return np.array(
                 [np.nan if value is None else self._boolean(value) for value in raw],  # as pandas reads a CSV

@@ -105,10 +105,11 @@ class Request:
         return kept
 
     def wish(self, column: str) -> Wish:
-        """How a column should be coded if it holds numbers."""
+        """How a column should be coded."""
         step, width = self.steps.get(column), self.widths.get(column)
         by_name = Wish(None if step is None else float(step), None if width is None else float(width))
-        return Wish(bins=self.bins) if by_name == Wish() else by_name
+        wish = Wish(bins=self.bins) if by_name == Wish() else by_name
+        return replace(wish, every=column in (self.protected or ()))
 
 
 def infer_schema(

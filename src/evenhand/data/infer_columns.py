@@ -15,6 +15,7 @@ from evenhand.data.known_names import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, PROT
 from evenhand.data.known_orders import in_known_order
 from evenhand.data.schema_text import suggested_words
 
+MOST_PROTECTED = 1000  # categories of a protected column, all of which are compared
 LEAST_COVER = 0.5  # of the rows, by the categories that are kept apart
 FEWEST_ROWS = 20  # below, nothing is called an identifier
 IDENTIFIER_SHARE = 0.95  # distinct values per row
@@ -53,7 +54,7 @@ def decide(facts: Facts, wish: Wish) -> Found | SetAside:
         return _decide_numbers(facts, wish)
     if facts.type == "text" and (reason := odd_numbers(facts.values) or _no_category(facts)):
         return SetAside(reason)
-    return _categories(facts, [])
+    return _categories(facts, [], wish)
 
 
 def _no_information(facts: Facts) -> str | None:
@@ -74,7 +75,7 @@ def _decide_numbers(facts: Facts, wish: Wish) -> Found | SetAside:
         if reason := _dates(facts) or _identifier(facts):
             return SetAside(reason)
         if reason := _code_reason(facts):
-            return _categories(facts, [reason])
+            return _categories(facts, [reason], wish)
     entry, notes = number_entry(facts, wish)
     if facts.missing:
         entry["missing"] = {"value": missing_values(facts)}
@@ -153,14 +154,15 @@ def _no_category(facts: Facts) -> str | None:
     return None
 
 
-def _categories(facts: Facts, notes: list[str]) -> Found | SetAside:
+def _categories(facts: Facts, notes: list[str], wish: Wish) -> Found | SetAside:
     groups = _spelled(facts)
     count = {value: sum(facts.counts[i] for i in rows) for value, rows in groups.items()}
     order, kind, reason = _order(facts, list(groups))
     notes = notes + ([reason] if reason else [])
-    listed, rest = _kept(order, count)
+    most = MOST_PROTECTED if wish.every else MOST_CATEGORIES
+    listed, rest = _kept(order, count, most)
     cover = sum(count[value] for value in listed) / max(facts.present, 1)
-    if len(order) > MOST_CATEGORIES and cover < LEAST_COVER:
+    if len(order) > most and cover < LEAST_COVER:
         return SetAside(
             f"it has {len(order):,} different values, and the {len(listed)} commonest cover {cover:.0%} of the rows"
         )
@@ -220,13 +222,13 @@ def _order(facts: Facts, values: list[str]) -> tuple[list[str], str, str]:
     return values, "category", ""
 
 
-def _kept(order: list[str], count: dict[str, int]) -> tuple[list[str], list[str]]:
+def _kept(order: list[str], count: dict[str, int], most: int) -> tuple[list[str], list[str]]:
     """The values that are categories of their own, and the rest; a literal * would read as all others anyway."""
-    if len(order) <= MOST_CATEGORIES:
+    if len(order) <= most:
         listed = {value for value in order if value != ANY_OTHER}
     else:
         common = sorted((value for value in order if value != ANY_OTHER), key=lambda value: -count[value])
-        listed = set(common[: MOST_CATEGORIES - 1])
+        listed = set(common[: most - 1])
     return [value for value in order if value in listed], [value for value in order if value not in listed]
 
 

@@ -22,11 +22,12 @@ SMALLEST_STEP = 1e-100
 
 @dataclass(frozen=True)
 class Wish:
-    """How the user wants a number to be coded: by one of these, or as seems best."""
+    """How the user wants a column to be coded: a number by one of the first three, or as seems best."""
 
     step: float | None = None
     width: float | None = None
     bins: int | None = None
+    every: bool = False  # each category by itself, since all of them are compared: it is protected
 
 
 def number_entry(facts: Facts, wish: Wish) -> tuple[dict[str, Any], list[str]]:

@@ -75,13 +75,21 @@ def _typed(attribute: Attribute, series: pd.Series, notation: Notation) -> pd.Se
     """A column of text with the type that the schema gives it."""
     text = text_column(series)
     absent = _absent(attribute, text)
+    if attribute.type in (None, "text", "category") and attribute.kind != "number" and not attribute.columns:
+        return _text(text, absent & ~text.str.strip().isin(text_marks(attribute)).to_numpy(dtype=bool))
     one_hot = bool(attribute.columns) and attribute.type != "boolean"
     if attribute.kind == "number" or attribute.type in NUMBERS or one_hot:
         return _numbers(attribute, text, absent, notation)
     if attribute.type == "boolean":
         flags = text.str.strip().str.lower().isin(["true", "1", "yes"])
         return flags.astype(bool) if not absent.any() else flags.astype(object).mask(absent, np.nan)
-    return _text(text, absent)
+    raise AssertionError(attribute.type)
+
+
+def text_marks(attribute: Attribute) -> list[str]:
+    """What stands for a missing value in a column of text and is no less text to a program that reads it, such as ?."""
+    marks = [] if attribute.missing is None else [value.strip() for value in as_list(attribute.missing.value)]
+    return [mark for mark in marks if mark and mark not in PANDAS_MISSING]
 
 
 def _absent(attribute: Attribute, text: pd.Series) -> NDArray[np.bool_]:

@@ -69,11 +69,16 @@ def look_at_people(
         numbers.append(rows)
         hits.append(checked.hit.cpu().numpy())
     rows, hit, how = np.concatenate(numbers), np.concatenate(hits), limit_words(space)
-    seen = data_rates(data, rows, hit, ("all",), settings.confidence, how)["all"]
+    found = data_rates(data, rows, hit, ("all",), settings.confidence, how)
+    if "all" not in found:
+        raise EvenhandError(f"All rows of {data.name} that its rules call possible have the weight 0: nobody counts.")
+    seen = found["all"]
     words = seen.population.replace("all rows", f"all {seen.samples:,} rows")
     rate = replace(one_sided(words, seen.discriminatory, seen.samples, settings.confidence), weighing=seen.weighing)
-    others = data_rates(data, rows, np.concatenate(anywhere), ("all",), settings.confidence, all_words(space))
-    everywhere = others["all"] if space.nearness else None
+    everywhere = None
+    if space.nearness:
+        wide = np.concatenate(anywhere)
+        everywhere = data_rates(data, rows, wide, ("all",), settings.confidence, all_words(space))["all"]
     return Looked(rate, decide(rate, settings.max_rate), clearest.kept, everywhere)
 
 

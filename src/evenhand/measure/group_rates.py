@@ -17,8 +17,9 @@ def group_rates(
     model: Classifier, data: Dataset, protected: list[str], *, confidence: float = 0.95, most_rows: int = MOST_ROWS
 ) -> list[dict[str, Any]]:
     """For each attribute and each of its values in the data: selection and error rates with exact intervals."""
-    held_out = np.flatnonzero(~data.train)
-    rows = held_out if len(held_out) else np.arange(len(data.codes))
+    counts = np.ones(len(data.codes), dtype=bool) if data.weights is None else data.weights > 0
+    held_out = np.flatnonzero(~data.train & counts)
+    rows = held_out if len(held_out) else np.flatnonzero(counts)
     rows = np.random.default_rng(0).permutation(rows)[:most_rows]
     given = answers_on(model, data, rows).labels.numpy() == data.schema.label.favourable_code
     actual = data.labels[rows] == data.schema.label.favourable_code

@@ -72,7 +72,9 @@ class Neighbourhood:
         self._movable = torch.tensor(movable, device=device)
         anywhere = [a.kind == "category" and a.moves == "any" and a.stride == 1 for a in space.schema.attributes]
         self._category = torch.tensor(anywhere, device=device)
-        self._sizes = torch.tensor(space.sizes, device=device)
+        # A number has one step less than codes where a missing value is one of them, which is no neighbour of any.
+        spans = [a.span if a.kind == "number" else a.domain for a in space.schema.attributes]
+        self._sizes = torch.tensor([high - low + 1 for low, high in spans], device=device)
 
     def _in_words(self, data: Dataset, *, read: bool, fewer: bool) -> str:
         drawn = "" if data.weights is None else f", drawn in proportion to {data.schema.weight},"
@@ -116,6 +118,7 @@ class Neighbourhood:
         low, size, reach = self._space.lower[attribute], self._sizes[attribute], self._space.reach
         at, stride = code - low, reach.stride[attribute]
         up, down = reach.rises[attribute] & (at + stride < size), reach.falls[attribute] & (at - stride >= 0)
+        down = down & (at < size)  # a missing number stays missing
         step = torch.where(up & (~down | (number >= 0.5)), stride, torch.where(down, -stride, 0.0))
         other = (at + 1 + torch.floor(number * (size - 1))) % size
         return low + torch.where(self._category[attribute], other, at + step)

@@ -45,6 +45,7 @@ def own_decision(classifier: Classifier, data: Dataset, protected: Sequence[str]
         return None
     most = min(MOST_DECISIONS, classifier.part(10) or MOST_DECISIONS)
     x = torch.cat([_people_and_variants(module, data, protected, most), domain_samples(data)[:most]])
+    x = x.to(classifier.device)
     with torch.no_grad():
         labels = module.own_labels(x)
     if labels is None:

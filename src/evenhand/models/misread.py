@@ -35,7 +35,8 @@ Change = Callable[[Rows], Rows]
 
 def better_swap(classifier: Classifier, data: Dataset) -> str:
     """What to say where two columns of a matrix seem to stand in each other's place; empty where none do."""
-    names = [attribute.name for attribute in data.schema.attributes if attribute.kind != "pass"]
+    bare = not isinstance(classifier.module, Adapter)  # it is given a code for each attribute, whatever its kind
+    names = [attribute.name for attribute in data.schema.attributes if bare or attribute.kind != "pass"]
     if not 2 <= len(names) <= MOST_COLUMNS or any(attribute.columns for attribute in data.schema.attributes):
         return ""
     rows = evidence_rows(data)
@@ -119,7 +120,7 @@ def _given(classifier: Classifier, data: Dataset) -> Rows | None:
     rows = np.flatnonzero(data.train)[:SCALED_BY]
     codes = people_codes(data, classifier.module)[rows]
     reader = getattr(*place)
-    x = torch.tensor(codes, dtype=torch.float32)
+    x = torch.tensor(codes, dtype=torch.float32, device=classifier.device)
     if isinstance(reader, nn.Module):
         with torch.no_grad():
             return reader(x) if isinstance(reader, Features) else x

@@ -105,7 +105,7 @@ class Stages:
         try:
             yield
         finally:
-            self.seconds[stage] = time.perf_counter() - start
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - start
 
 
 def audit(
@@ -225,11 +225,13 @@ def _run(
     with stages.timed("seeds"):
         rows = choose_seeds(data, config.seeds, config.seed)
     with one_thread(model.device):
+        began = time.perf_counter()
         with stages.timed("data rate"):
             interrupted = watch.deadline.for_people(watch.interrupted)
             found = _check_people(model, space, data, config.seed, watch.on_progress, interrupted)
             rates = rates_found(space, data, found)
-        rows = rows[: watch.deadline.seeds(len(rows), len(found.rows), stages.seconds["data rate"])]
+        people_seconds = time.perf_counter() - began
+        rows = rows[: watch.deadline.seeds(len(rows), len(found.rows), space.variant_count, people_seconds)]
         with (
             stages.timed("search"),
             findings_file(
@@ -241,7 +243,7 @@ def _run(
                 writer.write(findings)
                 watch.on_findings(findings)
 
-            keeper = keeper_for(watch.checkpoints, method, config, data, rows, model)
+            keeper = keeper_for(watch.checkpoints, method, config, data, rows, model, space.unread)
             search = search_of(
                 watch.deadline.for_search(config),
                 model, space, method, sink, watch.on_progress, watch.interrupted, keeper, writer.write,

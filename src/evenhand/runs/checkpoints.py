@@ -107,11 +107,12 @@ def keeper_for(
     data: Dataset,
     rows: NDArray[np.int64],
     model: Classifier,
+    unread: list[int],
 ) -> "FolderKeeper | None":
     """What keeps the checkpoints of an audit, if it has any."""
     if checkpoints is None or not method.resumable:
         return None
-    return FolderKeeper(checkpoints, fingerprint(config, data, rows, model))
+    return FolderKeeper(checkpoints, fingerprint(config, data, rows, model) | {"unread": unread})
 
 
 def fingerprint(config: SearchConfig, data: Dataset, rows: NDArray[np.int64], model: Classifier) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from evenhand.runs.config import SearchConfig
 
 FOR_MODEL = 0.2  # of the time that is left when the model is tried
 FOR_SEEDS = 0.5  # of the time that is left for the search, for the first look at its seeds
+STEP_ROWS = 32  # that a step of a search may ask about for each seed
 FOR_PEOPLE = 0.5  # of the time that is left when the people of the data are checked, so that the search has some too
 LEAST = 0.1  # of the whole time for each of both, however long loading took: a result must say something
 
@@ -27,12 +28,16 @@ class Deadline:
         """The seconds that trying the model may take."""
         return None if self._seconds is None else max(FOR_MODEL * self._left(), LEAST * self._seconds)
 
-    def seeds(self, wanted: int, rows: int, seconds: float) -> int:
-        """How many seeds there is time for, each with all its variants, by the rows that were asked in some seconds."""
-        if self._seconds is None or not rows:
+    def seeds(self, wanted: int, people: int, variants: int, seconds: float) -> int:
+        """How many seeds there is time for, if so many people with all their variants took so many seconds.
+
+        Each is looked at with all variants, and a step of a search asks about some more rows for each.
+        """
+        if self._seconds is None or not people:
             return wanted
         left = max(self._left(), LEAST * self._seconds)
-        return max(1, min(wanted, int(FOR_SEEDS * left * rows / max(seconds, 1e-9))))
+        rows = FOR_SEEDS * left * people * variants / max(seconds, 1e-9)
+        return max(1, min(wanted, int(rows / (variants + STEP_ROWS))))
 
     def for_people(self, interrupted: Callable[[], bool]) -> Callable[[], bool]:
         """Whether the check of the people should end, for the user or for the limit."""

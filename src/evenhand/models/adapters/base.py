@@ -110,7 +110,8 @@ class FrameAdapter(Adapter):
         if self._decide is None:
             return None
         frame = self._read(x.cpu().numpy().astype(np.int32))
-        return scores_of(np.asarray(self._decide(frame)).ravel().astype(object), len(frame), self._label).argmax(dim=1)
+        said = np.asarray(self._decide(frame)).ravel().astype(object)
+        return scores_of(said, len(frame), self._label).argmax(dim=1).to(x.device)
 
 
 def class_order(classes: Sequence[Any], label: Label) -> list[int]:

@@ -118,6 +118,13 @@ class OneHot:
         """How many columns it fills."""
         return self.codes - self.dropped
 
+    def rows(self, codes: NDArray[np.int32]) -> NDArray[np.float64]:
+        """(n, width) the columns for codes, also outside the domain; one that has no column has 0 in all of them."""
+        places = codes - self.first
+        there = (places >= 0) & (places < self.codes)
+        columns = np.eye(self.codes)[np.where(there, places, 0)] * there[:, None]
+        return np.asarray(columns[:, int(self.dropped) :])
+
 
 Columns = Affine | Table | OneHot
 
@@ -146,7 +153,13 @@ def read_beyond(data: Dataset, entry: FeatureEntry) -> NDArray[np.float64] | Non
     """(values beyond the domain, width) what a network reads there; None where it reads what the schema's code says."""
     index = data.schema.index(entry.attribute)
     attribute = data.schema.attributes[index]
-    if data.beyond[index] is None or entry.as_ in ("code", "onehot", "table"):
+    beyond = data.beyond[index]
+    if beyond is None or entry.as_ == "code":
+        return None
+    if entry.as_ == "onehot":
+        return _one_hot(attribute, index, entry.drop_first).rows(beyond.codes)
+    if entry.as_ == "table":
+        _check_entries(attribute, beyond.codes)
         return None
     value = _value(attribute, index, entry.missing)
     values = beyond_values(data, entry, value)
@@ -257,6 +270,18 @@ def _table(attribute: Attribute, index: int, entry: FeatureEntry) -> Table:
         )
     entries = np.array(entry.table, dtype=np.float64).reshape(attribute.size, -1)
     return Table(index, attribute.domain[0], entries)
+
+
+def _check_entries(attribute: Attribute, codes: NDArray[np.int32]) -> None:
+    """People outside the domain have no entry in a table."""
+    low, high = attribute.domain
+    outside = (codes < low) | (codes > high)
+    if outside.any():
+        raise EvenhandError(
+            f"Some rows have a value of '{attribute.name}' outside its domain ("
+            f"{attribute.text(int(codes[outside][0]))}), and the table of this feature has no entry for it. Widen the "
+            "domain in the schema and give an entry."
+        )
 
 
 def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> tuple[float, float]:

@@ -19,6 +19,7 @@ class Ordered(Adapter):
         self.thread_safe, self.own_classes, self.people_rows = inner.thread_safe, inner.own_classes, inner.people_rows
         self.reading, self.unnamed, self.ways, self.reads = inner.reading, inner.unnamed, inner.ways, inner.reads
         self.stated, self.regression = inner.stated, inner.regression
+        self.lone_logit, self.own_threshold = inner.lone_logit, inner.own_threshold
         self.register_buffer("order", torch.tensor(order))
 
     order: Tensor
