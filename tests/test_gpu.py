@@ -5,8 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
@@ -105,3 +108,25 @@ def test_a_killed_audit_goes_on_from_its_checkpoint(tmp_path: Path, method: str)
     whole = audit("census", ["sex"], out=tmp_path / "whole", **settings)
     assert (pieces.folder / FINDINGS).read_bytes() == (whole.folder / FINDINGS).read_bytes()
     assert pieces.summary["search"]["findings"] == whole.summary["search"]["findings"]
+
+
+def test_a_threshold_of_its_own_and_a_matrix_are_asked_on_the_device() -> None:
+    """An estimator answers on the host whatever the device is; a network's columns are made on the device."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.integers(18, 70, 900), "male": rng.integers(0, 2, 900)})
+    frame["pay"] = rng.integers(0, 50, 900)
+    frame["label"] = np.where(frame["age"] / 20 + frame["male"] + frame["pay"] / 20 > 3.6, "yes", "no")
+    people = frame[["age", "male", "pay"]]
+    settings: dict[str, Any] = {"label": "label", "seeds": 10, "steps": 5, "iterations": 2}
+    estimator = FixedThresholdClassifier(LogisticRegression(max_iter=500), threshold=0.3).fit(people, frame["label"])
+    module = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.ReLU(), torch.nn.Linear(16, 2))
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
+    x, y = torch.tensor(people.to_numpy(dtype=np.float32)), torch.tensor((frame["label"] == "yes").to_numpy(dtype=int))
+    for _ in range(200):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    for model, more in ((estimator, {}), (module, {"inputs": "values"})):
+        on_each = [audit(frame, "male", model=model, device=device, **more, **settings) for device in ("cpu", "cuda")]
+        rates = [found.summary["data_rate"]["all"]["discriminatory"] for found in on_each]
+        assert abs(rates[0] - rates[1]) <= 1  # another device may round a score over the threshold
