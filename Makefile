@@ -1,11 +1,13 @@
 # Everything runs in .venv, which the first command makes. PYTHON chooses the interpreter (3.11 or later).
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
+DEMO := .venv/.demo
 READY := .venv/.ready
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test lint format bench docs pictures clean
 
-demo: $(READY)  ## audit the built-in census network for discrimination by sex
+demo: $(DEMO)  ## audit the built-in census network for discrimination by sex
 	$(BIN)/evenhand audit census --protected sex --out evenhand-out/demo
 
 test: $(READY) lint  ## check style and types, then run the tests
@@ -29,10 +31,19 @@ bench: $(READY)  ## speed against one sample at a time, scaling, memory, start-u
 docs: $(READY)  ## the documentation site, in strict mode
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs build/docs
 
+pictures: $(READY)  ## docs/pictures, as a browser shows a report and the service
+	$(BIN)/python -m tools.pictures
+
+# What an audit needs, and no more.
+$(DEMO): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(INSTALL) .
+	touch $@
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
-	touch $@
+	$(INSTALL) ".[dev]"
+	touch $(DEMO) $@
 
 clean:
 	rm -rf .venv build dist evenhand-out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -126,7 +126,9 @@ def test_a_threshold_of_its_own_and_a_matrix_are_asked_on_the_device() -> None:
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    for model, more in ((estimator, {}), (module, {"inputs": "values"})):
-        on_each = [audit(frame, "male", model=model, device=device, **more, **settings) for device in ("cpu", "cuda")]
+    both: list[tuple[Any, str | None]] = [(estimator, None), (module, "values")]
+    for model, inputs in both:
+        given = settings | {"model": model, "inputs": inputs}
+        on_each = [audit(frame, "male", device=device, **given) for device in ("cpu", "cuda")]
         rates = [found.summary["data_rate"]["all"]["discriminatory"] for found in on_each]
         assert abs(rates[0] - rates[1]) <= 1  # another device may round a score over the threshold
