@@ -1,6 +1,7 @@
 """The shape of the package: imports point one way, and starting up is light."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ LAYERS = [
     {"measure", "repair"},
     {"report"},
     {"runs", "engine"},
-    {"gate"},
+    {"paper", "gate"},
     {"service", "pytest_plugin"},
     {"cli"},
 ]
@@ -46,6 +47,13 @@ def test_imports_point_downward(path: Path) -> None:
         return  # the front door: it names things of all layers and imports them on first use
     upward = {name for name in imported_parts(path) if name != part and RANK[name] >= RANK[part]}
     assert not upward, f"{path} imports from {upward}, which is not below {part}"
+
+
+def test_the_map_of_the_house_is_complete_and_in_order() -> None:
+    text = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rooms = re.findall(r"^\| `src/evenhand/(\w+)` \|", text, re.MULTILINE)
+    assert set(rooms) == {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()}
+    assert [RANK[room] for room in rooms] == sorted(RANK[room] for room in rooms)
 
 
 @pytest.mark.parametrize("statement", ["import evenhand", "import evenhand.cli.main"])

@@ -17,11 +17,11 @@ from evenhand.errors import EvenhandError
 from evenhand.measure.diversity import Diversity
 from evenhand.methods.registry import check_needs
 from evenhand.models.classifier import Classifier
+from evenhand.paper.table_figures import PAPER, Pair
+from evenhand.paper.tables import Plan, reproduce
+from evenhand.paper.tables_page import intro_of, tables_of, write_reproduction
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.compare import Budget, Comparison, method_names, run_comparison
-from evenhand.runs.paper import PAPER, Pair
-from evenhand.runs.reproduce import Plan, reproduce
-from evenhand.runs.reproduction_page import intro_of, tables_of, write_reproduction
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 
@@ -173,7 +173,7 @@ def test_an_interrupted_reproduction_keeps_whole_pairs() -> None:
 def test_reproduction_on_a_tiny_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every table of one pair, from real runs; figures of the paper stand beside ours."""
     pair = Pair("credit", "age")
-    monkeypatch.setattr("evenhand.runs.reproduce.FIGURE_PAIR", pair)
+    monkeypatch.setattr("evenhand.paper.tables.FIGURE_PAIR", pair)
     said: list[str] = []
     result = reproduce(TINY, said.append, [pair])
     assert len(said) > 4

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.runs.paper import Pair
-from evenhand.runs.repair_paper import TABLE_REPAIRS, TEXT_REPAIRS
-from evenhand.runs.repair_reproduce import (
+from evenhand.paper.repair_figures import TABLE_REPAIRS, TEXT_REPAIRS
+from evenhand.paper.repair_tables import (
     RepairPlan,
     RepairReproduction,
     mean_rate,
@@ -14,7 +13,8 @@ from evenhand.runs.repair_reproduce import (
     removed,
     reproduce_repairs,
 )
-from evenhand.runs.repair_reproduction_page import AllRepairs, write_repair_reproduction
+from evenhand.paper.repair_tables_page import AllRepairs, write_repair_reproduction
+from evenhand.paper.table_figures import Pair
 
 TINY = RepairPlan(seeds=40, steps=5, sg_seconds=0.5, repeats=2, epochs=1, half_width=0.02, independent=50)
 PAIR = Pair("credit", "sex")

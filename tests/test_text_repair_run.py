@@ -13,12 +13,12 @@ import torch
 from evenhand.errors import EvenhandError
 from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
 from evenhand.models.text_loading import RecurrentModel, load_text_model
+from evenhand.paper.repair_tables_page import AllRepairs
+from evenhand.paper.text_figures import TextRow
+from evenhand.paper.text_repair_tables import TextRepairPlan, reproduce_text_repairs
 from evenhand.runs.repair import Repair
-from evenhand.runs.repair_reproduction_page import AllRepairs
 from evenhand.runs.text_audit import audit_text
-from evenhand.runs.text_paper import TextRow
 from evenhand.runs.text_repair import TextWork, repair_text
-from evenhand.runs.text_repair_reproduce import TextRepairPlan, reproduce_text_repairs
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import load_lexicon
 from evenhand.text.tokens import rendered, tokenize

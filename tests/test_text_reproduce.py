@@ -18,12 +18,9 @@ from numpy.typing import NDArray
 from evenhand.cli.reproduce import tables
 from evenhand.errors import EvenhandError
 from evenhand.models.text_loading import RecurrentModel
-from evenhand.runs.config import TextAuditConfig
-from evenhand.runs.processes import Worker, in_processes
-from evenhand.runs.text_paper import ACCURACY, TEXT_PAPER, VALIDITY, VALIDITY_ROW, TextRow
-from evenhand.runs.text_reproduce import TextReproduction, _measured, builtin_ground, reproduce_text
-from evenhand.runs.text_reproduction_page import text_intro, text_tables, write_text_reproduction
-from evenhand.runs.text_rows import (
+from evenhand.paper.processes import Worker, in_processes
+from evenhand.paper.text_figures import ACCURACY, TEXT_PAPER, VALIDITY, VALIDITY_ROW, TextRow
+from evenhand.paper.text_rows import (
     OURS,
     QUICK_TEXT,
     TWO_PHASES,
@@ -34,6 +31,9 @@ from evenhand.runs.text_rows import (
     measure_row,
     validity_means,
 )
+from evenhand.paper.text_tables import TextReproduction, _measured, builtin_ground, reproduce_text
+from evenhand.paper.text_tables_page import text_intro, text_tables, write_text_reproduction
+from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.text_space import CODES
 from evenhand.text.download import UnreachableError
@@ -289,8 +289,8 @@ def test_the_command(made: TextReproduction, tmp_path: Path, monkeypatch: pytest
         asked.extend([given[0], options])
         return replace(made, left_out=[GRU])
 
-    monkeypatch.setattr("evenhand.runs.text_reproduce.download_all", lambda _: None)
-    monkeypatch.setattr("evenhand.runs.text_reproduce.reproduce_text", measured)
+    monkeypatch.setattr("evenhand.paper.text_tables.download_all", lambda _: None)
+    monkeypatch.setattr("evenhand.paper.text_tables.reproduce_text", measured)
     with pytest.raises(typer.Exit) as end:
         tables(text=True, quick=True, workers=3, out=tmp_path / "new", quiet=True, as_json=True)
     assert end.value.exit_code == 130
@@ -298,7 +298,7 @@ def test_the_command(made: TextReproduction, tmp_path: Path, monkeypatch: pytest
     assert json.loads(capsys.readouterr().out)["left_out"] == ["wiki/gru/religion"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["tables.html", "tables.json", "tables.md"]
     made_nothing = replace(made, rows=[])
-    monkeypatch.setattr("evenhand.runs.text_reproduce.reproduce_text", lambda *_, **__: made_nothing)
+    monkeypatch.setattr("evenhand.paper.text_tables.reproduce_text", lambda *_, **__: made_nothing)
     with pytest.raises(typer.Exit):
         tables(text=True, out=tmp_path / "none", quiet=True)
     assert not (tmp_path / "none").exists()

@@ -12,10 +12,10 @@ from evenhand.cli.options import Json, Out, Quiet
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
+    from evenhand.paper.repair_tables_page import AllRepairs
+    from evenhand.paper.tables import Reproduction
+    from evenhand.paper.text_tables import TextReproduction
     from evenhand.report.tables import Table
-    from evenhand.runs.repair_reproduction_page import AllRepairs
-    from evenhand.runs.reproduce import Reproduction
-    from evenhand.runs.text_reproduce import TextReproduction
 
     Made = tuple[Reproduction | TextReproduction | AllRepairs, str, list[Table]]  # with the title of its tables
 
@@ -104,8 +104,8 @@ def _data(folder: Path, quick: bool, equal_seconds: float | None, quiet: bool) -
     """The tables of data."""
     from dataclasses import replace
 
-    from evenhand.runs.reproduce import QUICK, Plan, reproduce
-    from evenhand.runs.reproduction_page import TITLE, tables_of, write_reproduction
+    from evenhand.paper.tables import QUICK, Plan, reproduce
+    from evenhand.paper.tables_page import TITLE, tables_of, write_reproduction
 
     plan = QUICK if quick else Plan()
     if equal_seconds is not None:
@@ -120,10 +120,10 @@ def _data(folder: Path, quick: bool, equal_seconds: float | None, quiet: bool) -
 def _repairs(folder: Path, text: bool, quick: bool, workers: int | None, quiet: bool) -> "Made":
     """The tables of retraining, of data and of texts; with --text those of texts only."""
     from evenhand.cli.progress import DownloadDisplay
-    from evenhand.runs.repair_reproduce import QUICK_REPAIR, RepairPlan, reproduce_repairs
-    from evenhand.runs.repair_reproduction_page import TITLE, AllRepairs, write_repair_reproduction
-    from evenhand.runs.text_repair_reproduce import QUICK_TEXT_REPAIR, TextRepairPlan, reproduce_text_repairs
-    from evenhand.runs.text_reproduce import download_all
+    from evenhand.paper.repair_tables import QUICK_REPAIR, RepairPlan, reproduce_repairs
+    from evenhand.paper.repair_tables_page import TITLE, AllRepairs, write_repair_reproduction
+    from evenhand.paper.text_repair_tables import QUICK_TEXT_REPAIR, TextRepairPlan, reproduce_text_repairs
+    from evenhand.paper.text_tables import download_all
 
     with DownloadDisplay(quiet) as downloads:
         download_all(downloads)
@@ -141,9 +141,9 @@ def _repairs(folder: Path, text: bool, quick: bool, workers: int | None, quiet: 
 def _texts(folder: Path, quick: bool, workers: int | None, quiet: bool) -> "Made":
     """The tables of texts."""
     from evenhand.cli.progress import DownloadDisplay
-    from evenhand.runs.text_reproduce import download_all, reproduce_text
-    from evenhand.runs.text_reproduction_page import TITLE, text_tables, write_text_reproduction
-    from evenhand.runs.text_rows import QUICK_TEXT, TextPlan
+    from evenhand.paper.text_rows import QUICK_TEXT, TextPlan
+    from evenhand.paper.text_tables import download_all, reproduce_text
+    from evenhand.paper.text_tables_page import TITLE, text_tables, write_text_reproduction
 
     with DownloadDisplay(quiet) as downloads:
         download_all(downloads)

@@ -9,16 +9,16 @@ from typing import Any
 
 from evenhand.models.devices import one_thread
 from evenhand.models.text_loading import RecurrentModel
+from evenhand.paper.processes import Interrupted, Say, measure_all
+from evenhand.paper.repair_figures import TEXT_METHODS, TEXT_REPAIRS
+from evenhand.paper.text_figures import TextRow
+from evenhand.paper.text_rows import DEAREST, LEXICON
+from evenhand.paper.text_tables import builtin_corpus
 from evenhand.runs.audit import Stages
 from evenhand.runs.interrupt import Stopped
-from evenhand.runs.processes import Interrupted, Say, measure_all
-from evenhand.runs.repair_paper import TEXT_METHODS, TEXT_REPAIRS
 from evenhand.runs.text_audit import load_setting
 from evenhand.runs.text_judge import TextJudge
-from evenhand.runs.text_paper import TextRow
 from evenhand.runs.text_repair import CPU, TextRepairConfig, TextWork
-from evenhand.runs.text_reproduce import builtin_corpus
-from evenhand.runs.text_rows import DEAREST, LEXICON
 
 WAYS = ("augment", "certified", "pairing")
 SOURCE = "adf-asc"  # whose findings the paper learns from, and judges by

@@ -12,11 +12,11 @@ from evenhand.measure.validity import validity
 from evenhand.methods.registry import TEXT_DEFAULT, make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.text_loading import TextModel
+from evenhand.paper.processes import Interrupted, Say
+from evenhand.paper.text_figures import TextRow
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import no_findings
 from evenhand.runs.interrupt import Stopped
-from evenhand.runs.processes import Interrupted, Say
-from evenhand.runs.text_paper import TextRow
 from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.recorder import PHASES, Counts, Findings
 from evenhand.search.search import Limits, Progress, Search

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from evenhand.runs.paper import Pair
-from evenhand.runs.text_paper import TextRow
+from evenhand.paper.table_figures import Pair
+from evenhand.paper.text_figures import TextRow
 
 
 class TableRepair(NamedTuple):

@@ -11,9 +11,9 @@ from evenhand.measure.similarity import Encoder, load_encoder
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text_loading import load_text_model
-from evenhand.runs.processes import Interrupted, Say, measure_all
-from evenhand.runs.text_paper import TEXT_PAPER, TextRow
-from evenhand.runs.text_rows import DEAREST, LEXICON, Ground, RowResult, TextPlan, measure_row
+from evenhand.paper.processes import Interrupted, Say, measure_all
+from evenhand.paper.text_figures import TEXT_PAPER, TextRow
+from evenhand.paper.text_rows import DEAREST, LEXICON, Ground, RowResult, TextPlan, measure_row
 from evenhand.text.corpus import Corpus, load_corpus
 from evenhand.text.lexicon import load_lexicon
 from evenhand.text.vectors import WordVectors, load_vectors

@@ -17,13 +17,13 @@ from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward
+from evenhand.paper.processes import Interrupted, Say, measure_all
+from evenhand.paper.repair_figures import TABLE_REPAIRS
+from evenhand.paper.table_figures import SEEDS, Pair
 from evenhand.repair.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
 from evenhand.repair.table_training import Material, Recipe
 from evenhand.runs.interrupt import Stopped
-from evenhand.runs.paper import SEEDS, Pair
-from evenhand.runs.processes import Interrupted, Say, measure_all
 from evenhand.runs.repair import search_all
-from evenhand.runs.repair_paper import TABLE_REPAIRS
 from evenhand.runs.table_repair import joined_findings
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evenhand.report.tables import Table
-from evenhand.runs.repair_paper import MEAN_REMOVED, MEAN_TEXT_REMOVED, TABLE_REPAIRS, TEXT_METHODS, TEXT_REPAIRS
-from evenhand.runs.repair_reproduce import (
+from evenhand.paper.repair_figures import MEAN_REMOVED, MEAN_TEXT_REMOVED, TABLE_REPAIRS, TEXT_METHODS, TEXT_REPAIRS
+from evenhand.paper.repair_tables import (
     SOURCES,
     PairRepair,
     RepairReproduction,
@@ -16,8 +15,9 @@ from evenhand.runs.repair_reproduce import (
     reference,
     removed,
 )
-from evenhand.runs.reproduction_page import write_tables
-from evenhand.runs.text_repair_reproduce import WAYS, TextRepairReproduction, TextRepairRow
+from evenhand.paper.tables_page import write_tables
+from evenhand.paper.text_repair_tables import WAYS, TextRepairReproduction, TextRepairRow
+from evenhand.report.tables import Table
 
 TITLE = "The paper's repairs, made again"
 TRAINED = ("augment adf", "certified", "pairing")

@@ -5,11 +5,11 @@ from statistics import mean
 from typing import Any
 
 from evenhand.files import write_json, write_text
+from evenhand.paper.table_figures import CREDIT_AGE_REMARK, FIGURE_PAIR, PAPER, Pair
+from evenhand.paper.tables import EQUAL_WORK, PairResult, Reproduction, spread
 from evenhand.report.charts import seeds_chart
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.compare import Outcome
-from evenhand.runs.paper import CREDIT_AGE_REMARK, FIGURE_PAIR, PAPER, Pair
-from evenhand.runs.reproduce import EQUAL_WORK, PairResult, Reproduction, spread
 
 TITLE = "The paper's tables, made again"
 WHY = (

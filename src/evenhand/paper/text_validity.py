@@ -2,10 +2,10 @@
 
 from statistics import mean
 
+from evenhand.paper.text_figures import LOCAL_L0, LOCAL_L0_LESS, VALIDITY, VALIDITY_ROW
+from evenhand.paper.text_rows import OURS, Means, RowResult
+from evenhand.paper.text_tables import TextReproduction
 from evenhand.report.tables import Table
-from evenhand.runs.text_paper import LOCAL_L0, LOCAL_L0_LESS, VALIDITY, VALIDITY_ROW
-from evenhand.runs.text_reproduce import TextReproduction
-from evenhand.runs.text_rows import OURS, Means, RowResult
 
 NAMES = {  # as the paper heads its columns
     "random": "RP",

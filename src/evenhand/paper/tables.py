@@ -19,9 +19,9 @@ from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
+from evenhand.paper.table_figures import FIGURE_PAIR, PAPER, SEEDS, Pair
 from evenhand.runs.compare import Outcome, run_method
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.paper import FIGURE_PAIR, PAPER, SEEDS, Pair
 from evenhand.search.check import Checked
 from evenhand.search.method import Method
 from evenhand.search.recorder import Counts, Findings

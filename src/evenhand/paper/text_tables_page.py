@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 
+from evenhand.paper.tables_page import write_tables
+from evenhand.paper.text_figures import ACCURACY, TEXT_PAPER, TextFigures
+from evenhand.paper.text_rows import DEAREST, OURS, TWO_PHASES, RowResult, TextRun
+from evenhand.paper.text_tables import TextReproduction
+from evenhand.paper.text_validity import LOCAL_NAMES, NAMES, number, row_name, validity_tables
 from evenhand.report.tables import Table
-from evenhand.runs.reproduction_page import write_tables
-from evenhand.runs.text_paper import ACCURACY, TEXT_PAPER, TextFigures
-from evenhand.runs.text_reproduce import TextReproduction
-from evenhand.runs.text_rows import DEAREST, OURS, TWO_PHASES, RowResult, TextRun
-from evenhand.runs.text_validity_tables import LOCAL_NAMES, NAMES, number, row_name, validity_tables
 
 TITLE = "The paper's tables for texts, made again"
 GLOBAL_FIGURES: dict[str, Callable[[TextFigures], int]] = {
