@@ -7,10 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import pytest
+
+from tests.doc_blocks import evenhand as in_process
 
 COMMAND = [sys.executable, "-c", "from evenhand.cli.main import main; main()"]
 QUICK = ["--seeds", "40", "--steps", "30"]
@@ -25,6 +29,27 @@ def evenhand(*arguments: str, cwd: Path | None = None, **environment: str) -> su
         env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"} | environment,
         timeout=300,
     )
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it printed."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., Done]]:
+    """Runs a command in this process and an empty folder: for what no process of its own is needed."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    yield lambda *arguments: Done(in_process(list(arguments)), *capsys.readouterr())
+    sys.modules.pop("wrong_models", None)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +74,8 @@ def evenhand(*arguments: str, cwd: Path | None = None, **environment: str) -> su
         ["reproduce", "tables"],
     ],
 )
-def test_help_fits_80_columns_and_gives_examples(arguments: list[str]) -> None:
-    done = evenhand(*arguments, "--help")
+def test_help_fits_80_columns_and_gives_examples(here: Callable[..., Done], arguments: list[str]) -> None:
+    done = here(*arguments, "--help")
     assert done.returncode == 0
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "evenhand " in done.stdout
@@ -160,7 +185,9 @@ BLACK_BOX = ["--model", "wrong_models:blackbox", "--inputs", "codes", "--accept-
         (["data", "show", "bonk"], "Did you mean 'bank'"),
     ],
 )
-def test_mistakes_end_with_a_message_and_exit_code_2(tmp_path: Path, arguments: list[str], message: str) -> None:
+def test_mistakes_end_with_a_message_and_exit_code_2(
+    here: Callable[..., Done], tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "wrong_models.py").write_text(
         "import torch\n"
         "def narrow(): return torch.nn.Linear(12, 2)\n"
@@ -169,7 +196,7 @@ def test_mistakes_end_with_a_message_and_exit_code_2(tmp_path: Path, arguments: 
         "class BlackBox(torch.nn.Module):\n    def forward(self, x): return x.detach()[:, 7:9]\n"
         "blackbox = BlackBox\n"
     )
-    done = evenhand(*arguments, cwd=tmp_path)
+    done = here(*arguments)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
