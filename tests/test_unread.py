@@ -118,7 +118,7 @@ def test_an_audit_of_what_is_not_read_says_so_first_and_has_the_groups() -> None
         wrong = said[there] != FRAME["approved"].to_numpy()[there]
         assert group["error"]["rate"] == pytest.approx(wrong.mean())
     assert "not tested" in repr(audit)
-    assert audit._repr_html_().index("cannot find anything") < audit._repr_html_().index("gives the label of")
+    assert audit._repr_html_().index("cannot find anything") < audit._repr_html_().index("accuracy on data")
     page = (audit.folder / "report.html").read_text()
     assert page.index("<h1>Not tested") < page.index("cannot find anything") < page.index("<table")
     assert "Success rate" not in page

@@ -117,9 +117,9 @@ def test_a_measurement_prints_what_the_model_reads(warned: dict[str, Any], capsy
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f"Warning: {LEFT_OUT}")
     assert "loans: who would get another label" in said
-    for words in ("does not read noise", "reads columns by name", "gives the label of 9"):
+    for words in ("does not read noise", "reads columns by name", "accuracy on data 9"):
         assert words in said
-    assert said.index("gives the label of") < said.index("rate of discriminatory samples, changing sex")
+    assert said.index("accuracy on data") < said.index("rate of discriminatory samples, changing sex")
 
 
 def test_a_repair_prints_its_warnings_first(warned: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,8 +65,10 @@ def audit(
     ] = None,
     seed: Seed = 0,
     device: Device = "auto",
-    max_seconds: Annotated[float | None, typer.Option(help="Stop after so long, counted from the start.")] = None,
-    max_findings: Annotated[int | None, typer.Option(help="Stop at so many findings.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(help="Maximum time in seconds, from the start of the command.")
+    ] = None,
+    max_findings: Annotated[int | None, typer.Option(help="Maximum number of findings.")] = None,
     max_rows: Annotated[
         int | None, typer.Option(help="Maximum number of rows that the search asks the model about.")
     ] = None,

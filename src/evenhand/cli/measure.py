@@ -56,7 +56,7 @@ def measure(
         float | None,
         typer.Option(help="Sample until the interval is so narrow: half its length.", show_default="0.005"),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How often intervals cover the truth, at least.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     changes: Annotated[
         int | None, typer.Option(help="Attributes that the neighbourhood of the data changes.", show_default="2")
     ] = None,

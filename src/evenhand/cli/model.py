@@ -72,6 +72,6 @@ def model(
     facts += [("met" if number == 0 else "", words) for number, words in enumerate(tried.met)]
     facts += [("reads", inputs_text(subject.facts()))]
     facts += [("does not read", f"{name}: {how}") for name, how in subject.unread.items()]
-    facts += [("gives the label of", agreement_text(subject.agreement)), ("offers", ", ".join(content["offers"]))]
+    facts += [("accuracy on data", agreement_text(subject.agreement)), ("offers", ", ".join(content["offers"]))]
     facts += [("no gradients", tried.why_not)] if tried.why_not else []
     print_facts(Console(highlight=False), [*facts, ("method", f"{method}: {METHODS[method].about}")])

@@ -176,7 +176,7 @@ def model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("model", f"{model['name']}; {offers_text(model)}"),
         *([("reads", inputs_text(model))] if "inputs" in model else []),
         *([("does not read", ", ".join(model["unread"]))] if model.get("unread") else []),
-        *([("gives the label of", agreement_text(model["agreement"]))] if "agreement" in model else []),
+        *([("accuracy on data", agreement_text(model["agreement"]))] if "agreement" in model else []),
     ]
 
 

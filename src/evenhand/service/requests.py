@@ -94,8 +94,8 @@ class AuditRequest(Request):
     iterations: int = Field(default=10, ge=1, le=10_000, description="Global iterations per seed.")
     steps: int = Field(default=1000, ge=0, le=1_000_000, description="Local steps around each first finding.")
     method: Annotated[str, AfterValidator(_known_method)] = Field(default="auto", description="How to search.")
-    max_seconds: float | None = Field(default=None, gt=0, le=1e7, description="Stop searching after so long.")
-    max_findings: int | None = Field(default=None, ge=1, le=2**53, description="Stop at so many findings.")
+    max_seconds: float | None = Field(default=None, gt=0, le=1e7, description="Maximum time in seconds.")
+    max_findings: int | None = Field(default=None, ge=1, le=2**53, description="Maximum number of findings.")
     max_rows: int | None = Field(
         default=None, ge=1, le=2**53, description="Maximum number of rows that the search asks the model about."
     )

@@ -64,7 +64,7 @@ def check_if_newer(database: Database) -> None:
         shown = database.url.render_as_string(hide_password=True)
         raise EvenhandError(
             f"The database {shown} was made by a newer evenhand (its version is {found}, this one knows "
-            f"{newest_revision()}). Install that evenhand."
+            f"{newest_revision()}). Upgrade evenhand."
         )
 
 
