@@ -1,10 +1,14 @@
 """The examples run from beginning to end, as scripts and as notebooks would: cell by cell, in one process each."""
 
+import ast
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -55,3 +59,26 @@ def test_a_gate_holds_and_is_exceeded(tmp_path: Path) -> None:
 
 def test_a_repair_is_compared(tmp_path: Path) -> None:
     assert "repaired: 0 findings" in run("repair_and_compare.py", tmp_path)
+
+
+def test_the_notebook_runs_cell_by_cell_and_its_results_show_themselves() -> None:
+    notebook = json.loads((EXAMPLES / "people.ipynb").read_text(encoding="utf-8"))
+    assert (notebook["nbformat"], {cell["cell_type"] for cell in notebook["cells"]}) == (4, {"markdown", "code"})
+    names: dict[str, Any] = {}
+    shown = []
+    for cell in notebook["cells"]:
+        assert cell.get("outputs", []) == []  # made anew by everybody who runs it
+        if cell["cell_type"] == "code":
+            body = ast.parse("".join(cell["source"]))
+            last = body.body[-1]
+            exec(compile(ast.Module(body.body[:-1], []), "people.ipynb", "exec"), names)
+            if isinstance(last, ast.Expr):
+                shown.append(eval(compile(ast.Expression(last.value), "people.ipynb", "eval"), names))
+            else:
+                exec(compile(ast.Module([last], []), "people.ipynb", "exec"), names)
+    assert [type(each).__name__ for each in shown[:4]] == ["Audit", "DataFrame", "Measurement", "Repair"]
+    assert all("<" in each._repr_html_() for each in shown[:4])
+    people, model = names["people"], names["model"]
+    other = [model.predict(people.assign(sex=sex)) != model.predict(people) for sex in ("female", "male")]
+    assert shown[0].summary["data_rate"]["all"]["discriminatory"] == np.any(other, axis=0).sum() > 0
+    assert names["changed"] == 0
