@@ -206,3 +206,10 @@ def test_a_limited_repair_says_so(warned: dict[str, Any]) -> None:
     assert f"(held-out rows of loans, compared {WITHIN}): " in page
     assert f"equally likely, compared {WITHIN}: " in page
     assert within_words(warned["partly repaired"].summary) == ""
+
+
+def test_of_very_many_attributes_only_some_are_named() -> None:
+    many = {f"flag {number}": "nobody reads it" for number in range(200)}
+    words = unread_text(many | {"noise": "its file says so"})
+    assert words.startswith("flag 0, flag 1, ")
+    assert words.endswith("flag 13 and 186 more (nobody reads it); noise (its file says so)")

@@ -39,7 +39,7 @@ def model(
     from evenhand.methods.registry import METHODS, chosen_method
     from evenhand.models.conformance import conformance
     from evenhand.models.devices import choose_device
-    from evenhand.report.text import agreement_text, inputs_text
+    from evenhand.report.text import agreement_text, inputs_text, unread_text
     from evenhand.runs.subject import subject_of
 
     dataset = load_dataset(data)
@@ -71,7 +71,7 @@ def model(
     facts += [("model", subject.name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]
     facts += [("met" if number == 0 else "", words) for number, words in enumerate(tried.met)]
     facts += [("reads", inputs_text(subject.facts()))]
-    facts += [("does not read", f"{name}: {how}") for name, how in subject.unread.items()]
+    facts += [("does not read", unread_text(subject.unread))] if subject.unread else []
     facts += [("accuracy on data", agreement_text(subject.agreement)), ("offers", ", ".join(content["offers"]))]
     facts += [("no gradients", tried.why_not)] if tried.why_not else []
     print_facts(Console(highlight=False), [*facts, ("method", f"{method}: {METHODS[method].about}")])

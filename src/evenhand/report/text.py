@@ -23,6 +23,7 @@ STOPPED = {
 }
 
 NOT_TESTED = "not tested"
+MOST_NAMES = 15  # of attributes in a sentence
 UNITS = {
     "data": ("rows of the data", "checked"),
     "global": ("seeds", "global iterations"),
@@ -114,12 +115,17 @@ def _limit_of(rate: dict[str, Any]) -> str:
     return words if words.startswith("within ") else ""
 
 
+def some_of(names: list[str]) -> list[str]:
+    """Names for a sentence: of very many the first, and how many more there are."""
+    return names if len(names) <= MOST_NAMES else [*names[: MOST_NAMES - 1], f"{len(names) - MOST_NAMES + 1:,} more"]
+
+
 def unread_text(unread: dict[str, str]) -> str:
     """What a model does not read, attributes with the same reason together."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in unread.items():
         by_reason.setdefault(reason, []).append(name)
-    return "; ".join(f"{joined(names)} ({reason})" for reason, names in by_reason.items())
+    return "; ".join(f"{joined(some_of(names))} ({reason})" for reason, names in by_reason.items())
 
 
 def rate_text(rate: dict[str, Any]) -> str:
@@ -175,7 +181,7 @@ def model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} people"),
         ("model", f"{model['name']}; {offers_text(model)}"),
         *([("reads", inputs_text(model))] if "inputs" in model else []),
-        *([("does not read", ", ".join(model["unread"]))] if model.get("unread") else []),
+        *([("does not read", ", ".join(some_of(list(model["unread"]))))] if model.get("unread") else []),
         *([("accuracy on data", agreement_text(model["agreement"]))] if "agreement" in model else []),
     ]
 
