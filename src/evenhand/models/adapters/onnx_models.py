@@ -46,7 +46,10 @@ def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn
     for source in sources:
         _check_rows(source, path)
     if len(sources) == 1 and not _is_column(sources[0], data):
-        adapter = in_order(_on_matrix(data, model, sources[0], output, run, decide, inputs, path), order)
+        on_matrix = _on_matrix(data, model, sources[0], output, run, decide, inputs, path)
+        on_matrix.told(inputs)
+        on_matrix.lone_logit = False
+        adapter = in_order(on_matrix, order)
     elif inputs is not None:
         raise EvenhandError(f"{path} reads raw columns by their names, not a matrix. Leave inputs out.")
     else:
@@ -158,22 +161,6 @@ class OnnxNetworkAdapter(NetworkAdapter):
 
 
 def _on_matrix(
-    data: Dataset,
-    model: Any,
-    source: Any,
-    output: str,
-    run: Run,
-    decide: Run | None,
-    inputs: Inputs,
-    path: Path,
-) -> Adapter:
-    adapter = _matrix_adapter(data, model, source, output, run, decide, inputs, path)
-    adapter.told(inputs)
-    adapter.lone_logit = False
-    return adapter
-
-
-def _matrix_adapter(
     data: Dataset,
     model: Any,
     source: Any,
