@@ -1,5 +1,6 @@
 """Models that are given their columns otherwise than they learned from them: scaled elsewhere, in another order."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
@@ -14,7 +16,7 @@ from torch import nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.data.infer import dataset_from
+from evenhand.data.infer import dataset_from, infer_file
 from evenhand.errors import EvenhandError
 from evenhand.models.misread import better_scaled
 from evenhand.runs.subject import subject_of
@@ -103,3 +105,81 @@ def test_a_function_of_the_raw_frame_is_never_taken_for_scaled() -> None:
     subject = subject_of(data, rule, ["male"], torch.device("cpu"))
     assert better_scaled(subject.classifier, data) == ""
     assert subject.agreement["share"] > 0.8
+
+
+# --- models that name their columns have one reading, or none ---
+
+
+def test_a_named_model_that_cannot_read_the_rows_is_never_given_codes() -> None:
+    """It was fitted on filled gaps, and the table has the gaps."""
+    frame, rng = people(), np.random.default_rng(1)
+    frame["debt"] = np.where(rng.random(len(frame)) < 0.25, np.nan, rng.integers(0, 9, len(frame)))
+    for number in range(30):  # so many that swaps of columns are not tried
+        frame[f"noise{number}"] = rng.integers(0, 3, len(frame))
+    model = LogisticRegression(max_iter=2000).fit(frame.drop(columns="approved").fillna(5), frame["approved"])
+    with pytest.raises(EvenhandError, match="contains NaN"):
+        evenhand.audit(data_of(frame), "male", model=model, **LEAST)
+    with pytest.raises(EvenhandError, match="contains NaN"):
+        evenhand.assert_fair(model, data_of(frame), "male", max_rate=0.9, failures=None, search=False)
+
+
+@pytest.mark.parametrize("inputs", ["codes", "values"])
+def test_a_named_model_may_be_said_to_read_a_matrix(inputs: str) -> None:
+    frame = people()
+    data = data_of(frame)
+    given = frame[COLUMNS] if inputs == "values" else pd.DataFrame(data.codes, columns=COLUMNS)
+    model = RandomForestClassifier(20, max_depth=6, random_state=0).fit(given, frame["approved"])
+    found = evenhand.audit(data, "male", model=model, inputs=inputs, **LEAST).summary["data_rate"]["all"]
+    other = [model.predict(given.assign(male=value)) != model.predict(given) for value in (0, 1)]
+    assert found["discriminatory"] == np.any(other, axis=0).sum() > 0
+
+
+def test_a_function_that_dislikes_scaled_numbers_says_nothing(recwarn: pytest.WarningsRecorder) -> None:
+    frame = people().assign(pay=np.random.default_rng(2).integers(1, 90, 1500))
+
+    def rule(rows: pd.DataFrame) -> NDArray[Any]:
+        return np.where(np.log(rows["pay"]) + 1.5 * rows["male"] + rows["score"] / 20 > 4, "yes", "no")
+
+    frame["approved"] = rule(frame)
+    evenhand.audit(data_of(frame), "male", model=rule, **LEAST)
+    assert [str(each.message) for each in recwarn if "log" in str(each.message)] == []
+
+
+def test_marks_in_a_column_of_numbers_are_spoken_of_first(tmp_path: Path) -> None:
+    frame = people().astype({"score": str})
+    frame.loc[::7, "score"] = "?"
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    schema = tmp_path / "people.toml"
+    schema.write_text(infer_file(tmp_path / "people.csv", "approved", ["male"]).toml, encoding="utf-8")
+
+    def rule(rows: pd.DataFrame) -> NDArray[Any]:
+        return np.where(rows["balance"] + 20 * rows["male"] + rows["score"].fillna(3) > 20, "yes", "no")
+
+    found = evenhand.audit(str(schema), "male", model=rule, **LEAST).summary
+    assert found["warnings"][0].startswith("In score the table marks missing numbers by text such as ‘?’.")
+
+
+def test_an_audit_of_every_built_in_table_runs() -> None:
+    for name in ("census", "bank", "credit"):
+        assert evenhand.audit(name, "age", **LEAST).summary["data_rate"]["all"]["discriminatory"] > 0
+
+
+def test_a_bare_rest_of_categories_that_are_numbers_has_an_example(tmp_path: Path) -> None:
+    frame = people()
+    frame["days"] = np.random.default_rng(3).choice([-1, -1, 3, 3, 3, 8], len(frame))
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    (tmp_path / "people.toml").write_text(
+        'name = "people"\nfile = "people.csv"\n[label]\ncolumn = "approved"\nvalues = ["no", "yes"]\n'
+        '[[attribute]]\nname = "balance"\nkind = "number"\nstep = 1\ndomain = [-40, 60]\n'
+        '[[attribute]]\nname = "male"\nkind = "category"\ncategories = [0, 1]\n'
+        '[[attribute]]\nname = "days"\nkind = "category"\ncategories = ["*", "-1"]\n'
+    )
+
+    def rule(rows: pd.DataFrame) -> NDArray[Any]:
+        return np.where(rows["balance"] + 15 * rows["male"] + 4 * rows["days"] > 20, "yes", "no")
+
+    data = evenhand.load_dataset(str(tmp_path / "people.toml"))
+    found = evenhand.audit(data, "male", model=rule, accept_poor_model=True, **LEAST | {"seeds": 20, "steps": 10})
+    changed = rule(frame.assign(male=0)) != rule(frame.assign(male=1))
+    assert found.summary["data_rate"]["all"]["discriminatory"] == changed.sum() > 0
+    assert set(found.findings["sample.days"]) <= {-1, 3}

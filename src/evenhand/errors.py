@@ -25,3 +25,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     lower = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return lower[close[0]] if close else None
+
+
+class UnfitMatrixError(EvenhandError):
+    """A model that reads a matrix without column names cannot read it as it was made; another way may fit."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import Attribute, numbers_in_text, repeated, such_values
+from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, numbers_in_text, repeated, such_values
 from evenhand.data.notation import Notation
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, nearest, unknown_name
@@ -258,8 +258,21 @@ def _as_in_table(attribute: Attribute, frame: "pd.DataFrame", from_csv: bool) ->
             return attribute
         column = as_pandas_reads(column)
     kinds = {"b": "boolean", "i": "integer", "u": "integer", "f": "float"}
-    kind = getattr(getattr(column.dtype, "numpy_dtype", column.dtype), "kind", "O")
-    return attribute.model_copy(update={"type": kinds.get(kind)})
+    found = kinds.get(getattr(getattr(column.dtype, "numpy_dtype", column.dtype), "kind", "O"))
+    categories = attribute.categories if found is None else _with_examples(attribute, frame)
+    return attribute.model_copy(update={"type": found, "categories": categories})
+
+
+def _with_examples(attribute: Attribute, frame: "pd.DataFrame") -> list[str | list[str]]:
+    """The categories, with the commonest of all other values where nothing else stands for them."""
+    from evenhand.data.tables import text_column
+
+    texts = text_column(frame[attribute.column]).dropna().str.strip()
+    known = {value.strip() for group in attribute.categories for value in as_list(group)}
+    marks = [] if attribute.missing is None else [value.strip() for value in as_list(attribute.missing.value)]
+    others = texts[~texts.isin([*known, *marks, ""])].value_counts()
+    first = [str(others.index[0])] if len(others) else []
+    return [[*first, ANY_OTHER] if as_list(group) == [ANY_OTHER] and first else group for group in attribute.categories]
 
 
 def _table_of(schema: Schema) -> str:

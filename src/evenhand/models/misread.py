@@ -1,5 +1,6 @@
 """Whether a model would know the labels clearly better if it were given its columns swapped, or scaled."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -43,6 +44,8 @@ def better_swap(classifier: Classifier, data: Dataset) -> str:
     pairs = list(combinations(range(len(names)), 2))
     if classifier.affordable is not None and classifier.affordable < 2 * len(pairs) * FIRST_ROWS:
         return ""
+    if isinstance(_given(classifier, data), pd.DataFrame):
+        return ""  # it knows its columns by their names
     shares = [_right(classifier, data, rows[:FIRST_ROWS], partial(_swapped, pair)).mean() for pair in pairs]
     best = pairs[int(np.argmax(shares))]
     own, swapped = _right(classifier, data, rows), _right(classifier, data, rows, partial(_swapped, best))
@@ -65,7 +68,9 @@ def better_scaled(classifier: Classifier, data: Dataset) -> str:
     own, labels = _right(classifier, data, rows), data.labels[rows]
     for words, (kind, two_values_too) in SCALES.items():
         try:
-            scaled = _right(classifier, data, rows, _scaling(given, kind, two_values_too))
+            with warnings.catch_warnings(), np.errstate(all="ignore"):  # it may not like such numbers
+                warnings.simplefilter("ignore")
+                scaled = _right(classifier, data, rows, _scaling(given, kind, two_values_too))
         except EvenhandError:  # it cannot be asked so
             continue
         if clearly_better(scaled, own, among=len(SCALES)) and clearly_better(scaled, labels == commonest(labels)):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.base import BY_NAME, DESCRIBED, Adapter
 from evenhand.models.adapters.feature_entries import WAYS, Inputs
 from evenhand.models.adapters.readers import is_numeric
@@ -67,7 +67,7 @@ def settled(data: Dataset, model: Any, inputs: Inputs, tried: Try) -> Settled:
             described = isinstance(module, Adapter) and reading != BY_NAME
             return Settled(tried(module), name, reading, "user" if described else "file")
         ways = module.ways if isinstance(module, Adapter) else WAYS
-    except EvenhandError as error:
+    except UnfitMatrixError as error:  # any other is said: a model that names its columns has one reading
         ways, first = WAYS, error
     readings = _fitting(load, ways, tried)
     if not readings:

@@ -10,8 +10,10 @@ import torch
 from torch import nn
 
 from evenhand.data.dataset import Dataset, load_dataset
+from evenhand.data.raw import text_marks
+from evenhand.data.tables import text_column
 from evenhand.errors import EvenhandError, unknown_name
-from evenhand.models.adapters.base import Adapter
+from evenhand.models.adapters.base import BY_NAME, Adapter
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import one_thread
 from evenhand.models.evidence import agreement_of, answers_on
@@ -21,6 +23,7 @@ from evenhand.models.poor import complaint
 from evenhand.models.readings import ONE_COLUMN_EACH, is_own, settled
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.models.unread import unread_attributes
+from evenhand.report.text import joined
 from evenhand.runs.not_tested import not_read, said_first
 from evenhand.search.space import TableSpace
 
@@ -161,9 +164,29 @@ def subject_of(
             "accept_poor_model = true)."
         )
     classifier.rows, classifier.seconds = 0, 0.0
-    warnings = [*first, *([wrong] if wrong else [])]
+    warnings = [*first, *([wrong] if wrong else []), *_about_marks(classifier.module, data)]
     last = data.schema.label.text(classes - 1)
     return Subject(classifier, settled_model.name, settled_model.as_dict(), agrees, unread, warnings, groups, last)
+
+
+def _about_marks(module: nn.Module, data: Dataset) -> list[str]:
+    """What to say where marks in columns of numbers reach a model as missing numbers."""
+    if not isinstance(module, Adapter) or module.reading != BY_NAME or not data.from_csv or data.frame is None:
+        return []
+    names = [
+        attribute.name
+        for attribute in data.schema.attributes
+        if attribute.kind == "number"
+        and (module.reads is None or attribute.name in module.reads)
+        and (marks := text_marks(attribute))
+        and text_column(data.frame[attribute.column]).str.strip().isin(marks).any()
+    ]
+    if not names:
+        return []
+    return [
+        f"In {joined(names)} the table marks missing numbers by text such as ‘?’. The model is given missing numbers "
+        "there; a program that reads the file without being told so (na_values) has text in the whole column."
+    ]
 
 
 def _affordable(classifier: Classifier, sample: torch.Tensor, seconds: float | None) -> int | None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.feature_matrix import Features
@@ -76,7 +76,7 @@ def _first_layer(network: nn.Module) -> int | None:
 def cannot_read(about: str, features: Features, said: str, wanted: int | None = None) -> EvenhandError:
     """The error for a model that wants other columns than it is given."""
     wants = "" if wanted in (None, features.width) else f" Its first layer reads {wanted}."
-    return EvenhandError(
+    return UnfitMatrixError(
         f"{about} cannot read the {features.width} columns that it is given: {features.words}.{wants} It said: {said}. "
         "Choose how it reads people with inputs = codes, values, raw, onehot or standard, or write a description "
         "(.toml) that lists its features."

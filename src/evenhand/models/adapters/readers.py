@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.feature_matrix import Features
 
@@ -188,7 +188,7 @@ def check_width(data: Dataset, width: int, whose: str) -> None:
     """A model that was fitted on a matrix without names must read one column for each of the table."""
     names = [column for _, column in matrix_columns(data)]
     if width != len(names):
-        raise EvenhandError(
+        raise UnfitMatrixError(
             f"{whose} reads {width} columns without names, but the schema {data.name} has {len(names)}: "
             f"{', '.join(names)}. Fit it on a data frame, so that it knows its columns' names, or say how it reads "
             "people: inputs = codes, values, raw, onehot or standard."
