@@ -13,7 +13,7 @@ from torch import nn
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.models.network import FeedForward
-from evenhand.repair.table_training import CrossEntropy, Material, Recipe, fit
+from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, fit
 from evenhand.runs.repair import Repair
 from evenhand.runs.table_repair import repair_table
 from evenhand.search.recorder import Findings

@@ -18,7 +18,7 @@ LAYERS = [
     {"models"},
     {"search"},
     {"methods"},
-    {"measure", "repair"},
+    {"measures", "repairs"},
     {"report"},
     {"runs", "engine"},
     {"paper", "gate"},

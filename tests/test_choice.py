@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.errors import EvenhandError
-from evenhand.measure.choice import Condition, Trade, choose, front, parse_conditions
+from evenhand.measures.choice import Condition, Trade, choose, front, parse_conditions
 
 shares = st.sampled_from([0.0, 0.1, 0.2, 0.5, 0.9])  # few values, so that equal figures are common
 some_trades = st.lists(st.builds(Trade, shares, shares), max_size=8)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.measure.diversity import Diversity
+from evenhand.measures.diversity import Diversity
 from evenhand.methods.registry import check_needs
 from evenhand.models.classifier import Classifier
 from evenhand.paper.table_figures import PAPER, Pair
@@ -60,7 +60,7 @@ def test_mean_distance_by_hand(census: Dataset) -> None:
 
 
 def test_the_kept_sample_is_uniform(census: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.measure.diversity.SAMPLE", 50)
+    monkeypatch.setattr("evenhand.measures.diversity.SAMPLE", 50)
     diversity = Diversity(TableSpace(census.schema, ["sex"]))
     samples = np.repeat(census.clipped[:1], 10_000, axis=0)
     samples[:, 11] = np.repeat(np.arange(100), 100)  # hours rise with the order of the findings

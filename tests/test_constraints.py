@@ -12,10 +12,10 @@ from torch import Tensor
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.measure.people import people_rates
-from evenhand.measure.populations import Neighbourhood, Uniform
-from evenhand.measure.rates import data_rates, discriminatory_rows
-from evenhand.measure.sampling import sample_population
+from evenhand.measures.people import people_rates
+from evenhand.measures.populations import Neighbourhood, Uniform
+from evenhand.measures.rates import data_rates, discriminatory_rows
+from evenhand.measures.sampling import sample_population
 from evenhand.methods.registry import METHODS, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.search import search as search_module

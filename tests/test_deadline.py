@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.measure import rates
-from evenhand.measure.rates import row_batches
+from evenhand.measures import rates
+from evenhand.measures.rates import row_batches
 from evenhand.report.text import rows_of
 from evenhand.runs import audit as audit_module
 from evenhand.runs import deadline as deadline_module

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.direction import Tally, directions, label_directions, look, ranked
-from evenhand.measure.groups import Group, group_figures
-from evenhand.measure.people import people_rates
+from evenhand.measures.direction import Tally, directions, label_directions, look, ranked
+from evenhand.measures.groups import Group, group_figures
+from evenhand.measures.people import people_rates
 from evenhand.report.text import label_pair_texts
 from evenhand.runs.measure import measure_table
 from evenhand.runs.measure_tables import tables_of

@@ -11,7 +11,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.infer import dataset_from
-from evenhand.measure.groups import fairlearn_is_there
+from evenhand.measures.groups import fairlearn_is_there
 from evenhand.runs.measure import measure_table
 from evenhand.runs.repair_examples import group_rows
 from evenhand.runs.subject import subject_of

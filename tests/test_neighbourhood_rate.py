@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.data.infer import dataset_from
-from evenhand.measure.populations import Neighbourhood
+from evenhand.measures.populations import Neighbourhood
 from evenhand.runs import table_repair
 from evenhand.runs.compare import Budget, run_comparison
 from evenhand.runs.subject import subject_of

@@ -7,7 +7,7 @@ import torch
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.measure.populations import Neighbourhood, Uniform
+from evenhand.measures.populations import Neighbourhood, Uniform
 from evenhand.search.draws import Draws
 from evenhand.search.space import TableSpace
 from tests.worlds import dataset_of, schema_of

@@ -12,7 +12,7 @@ import torch
 
 from evenhand.cli.main import main
 from evenhand.models.network import first_layer, save_network
-from evenhand.repair.table_training import blinded
+from evenhand.repairs.table_training import blinded
 from tests.repair_world import DOMAINS, network, table
 from tests.test_cli import evenhand
 

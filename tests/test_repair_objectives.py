@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from evenhand.models.network import FeedForward
-from evenhand.repair.objectives import Blind, Certified, Pairing, usual_codes
-from evenhand.repair.table_training import Scaled
+from evenhand.repairs.objectives import Blind, Certified, Pairing, usual_codes
+from evenhand.repairs.table_training import Scaled
 from evenhand.search.space import TableSpace
 from tests.repair_world import table_schema
 from tests.worlds import all_variants, linear, network_of

@@ -22,7 +22,7 @@ from evenhand.data.dataset import Dataset, encode
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.models.network import FeedForward
-from evenhand.repair.table_training import CrossEntropy, Material, Recipe, fit
+from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, fit
 from evenhand.runs.repair import Repair
 from evenhand.search.space import TableSpace
 from tests.adapter_world import people_schema, raw_people

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
-from evenhand.measure.rates import clopper_pearson
+from evenhand.measures.rates import clopper_pearson
 from evenhand.models.network import FeedForward
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks

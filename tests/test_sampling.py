@@ -9,11 +9,11 @@ from scipy import stats
 from torch import Tensor
 
 from evenhand.errors import EvenhandError
-from evenhand.measure import sampling
-from evenhand.measure.direction import Tally
-from evenhand.measure.populations import Neighbourhood, Uniform
-from evenhand.measure.rates import Rate, clopper_pearson
-from evenhand.measure.sampling import error_share, sample_population, samples_needed
+from evenhand.measures import sampling
+from evenhand.measures.direction import Tally
+from evenhand.measures.populations import Neighbourhood, Uniform
+from evenhand.measures.rates import Rate, clopper_pearson
+from evenhand.measures.sampling import error_share, sample_population, samples_needed
 from evenhand.models.classifier import Classifier
 from evenhand.search.draws import Draws
 from evenhand.search.space import TableSpace

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from evenhand.errors import EvenhandError
-from evenhand.measure import similarity as module
-from evenhand.measure.similarity import MiniLM, UniversalSentenceEncoder, load_encoder, similarities
+from evenhand.measures import similarity as module
+from evenhand.measures.similarity import MiniLM, UniversalSentenceEncoder, load_encoder, similarities
 from evenhand.text.download import UnreachableError
 
 COMMENTS = [

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.measure.verdict import Judge
+from evenhand.measures.verdict import Judge
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.repair import table_methods, table_training
-from evenhand.repair.table_methods import Workshop, most_votes, own_votes, pair_votes
-from evenhand.repair.table_training import CrossEntropy, Material, Recipe, Scaled, blinded, fit
+from evenhand.repairs import table_methods, table_training
+from evenhand.repairs.table_methods import Workshop, most_votes, own_votes, pair_votes
+from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, Scaled, blinded, fit
 from evenhand.search.space import TableSpace
 from tests.repair_world import (
     WIDTHS,

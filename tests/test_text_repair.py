@@ -13,12 +13,12 @@ import torch
 from evenhand.errors import EvenhandError
 from evenhand.models.recurrent import Cell
 from evenhand.models.text_by_construction import BlindModel
-from evenhand.repair.text_certified import boxes, certified_texts
-from evenhand.repair.text_data import FoundPair, NearWords, TextMaterial
-from evenhand.repair.text_findings import found_pairs
-from evenhand.repair.text_fit import RepairStep, TextRepair, looks_of, text_repair
-from evenhand.repair.text_lessons import Groups, spread
-from evenhand.repair.text_repair import averaged_text_model, commonest_values, repair_text_network, text_scores
+from evenhand.repairs.text_certified import boxes, certified_texts
+from evenhand.repairs.text_data import FoundPair, NearWords, TextMaterial
+from evenhand.repairs.text_findings import found_pairs
+from evenhand.repairs.text_fit import RepairStep, TextRepair, looks_of, text_repair
+from evenhand.repairs.text_lessons import Groups, spread
+from evenhand.repairs.text_repair import averaged_text_model, commonest_values, repair_text_network, text_scores
 from evenhand.search.check import check
 from evenhand.search.text_space import SOURCE
 from evenhand.text.tokens import tokenize

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from evenhand.measure import validity as module
-from evenhand.measure.validity import Validity, distinct_rows, validity
+from evenhand.measures import validity as module
+from evenhand.measures.validity import Validity, distinct_rows, validity
 
 Pair = tuple[list[int], list[int]]
 VECTORS = np.array([[0, 0], [3, 4], [0, 1], [1, 0], [6, 8]] + [[w, -w] for w in range(5, 40)], dtype=np.float32)

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset, encode
 from evenhand.data.infer import dataset_from, infer_schema
 from evenhand.errors import EvenhandError
-from evenhand.measure.direction import directions
-from evenhand.measure.group_rates import group_rates
-from evenhand.measure.groups import fairlearn_is_there, group_figures
-from evenhand.measure.people import people_rates
-from evenhand.measure.rates import clopper_pearson, data_rates, discriminatory_rows
+from evenhand.measures.direction import directions
+from evenhand.measures.group_rates import group_rates
+from evenhand.measures.groups import fairlearn_is_there, group_figures
+from evenhand.measures.people import people_rates
+from evenhand.measures.rates import clopper_pearson, data_rates, discriminatory_rows
 from evenhand.models.classifier import Classifier
 from evenhand.search.space import TableSpace
 

@@ -16,9 +16,9 @@ from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.gate.check import run_check
 from evenhand.gate.settings import CheckSettings
-from evenhand.measure.direction import look
-from evenhand.measure.people import people_rates
-from evenhand.measure.rates import discriminatory_rows, rates_found
+from evenhand.measures.direction import look
+from evenhand.measures.people import people_rates
+from evenhand.measures.rates import discriminatory_rows, rates_found
 from evenhand.models.classifier import Classifier
 from evenhand.runs.compare import Budget, run_comparison
 from evenhand.runs.measure import measure_table

@@ -119,7 +119,7 @@ def repair(
 
       evenhand repair wiki -p religion --network lstm --by pairing
     """
-    from evenhand.measure.sampling import check_confidence
+    from evenhand.measures.sampling import check_confidence
     from evenhand.runs.text_audit import is_text
     from evenhand.service.commands import Command
 

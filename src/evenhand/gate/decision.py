@@ -6,7 +6,7 @@ and each look may err with its own share of the error, so that all looks togethe
 
 from typing import Literal, NamedTuple
 
-from evenhand.measure.rates import Rate, clopper_pearson
+from evenhand.measures.rates import Rate, clopper_pearson
 
 Verdict = Literal["held", "exceeded", "not shown", "not tested"]
 FIRST_LOOK = 1000

@@ -13,10 +13,10 @@ from evenhand.errors import EvenhandError
 from evenhand.gate.decision import Verdict, decide, looks, one_sided
 from evenhand.gate.pairs import NOBODY, ClearestMet
 from evenhand.gate.settings import CheckSettings, SearchBudget
-from evenhand.measure.as_they_are import check_people
-from evenhand.measure.populations import Neighbourhood, Uniform
-from evenhand.measure.rates import Rate, all_words, data_rates, limit_words, row_batches, rows_for_people
-from evenhand.measure.sampling import BATCH_ROWS
+from evenhand.measures.as_they_are import check_people
+from evenhand.measures.populations import Neighbourhood, Uniform
+from evenhand.measures.rates import Rate, all_words, data_rates, limit_words, row_batches, rows_for_people
+from evenhand.measures.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.people import person_reading

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from evenhand.gate.decision import Verdict, samples_needed
 from evenhand.gate.settings import CheckSettings
-from evenhand.measure.rates import Rate
+from evenhand.measures.rates import Rate
 from evenhand.report.statistics import Example
 
 

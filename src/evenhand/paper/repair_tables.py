@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from evenhand.data.dataset import load_dataset
-from evenhand.measure.verdict import Judge, Judged
+from evenhand.measures.verdict import Judge, Judged
 from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
@@ -20,8 +20,8 @@ from evenhand.models.network import FeedForward
 from evenhand.paper.processes import Interrupted, Say, measure_all
 from evenhand.paper.repair_figures import TABLE_REPAIRS
 from evenhand.paper.table_figures import SEEDS, Pair
-from evenhand.repair.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
-from evenhand.repair.table_training import Material, Recipe
+from evenhand.repairs.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
+from evenhand.repairs.table_training import Material, Recipe
 from evenhand.runs.interrupt import Stopped
 from evenhand.runs.repair import search_all
 from evenhand.runs.table_repair import joined_findings

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenhand.measure.similarity import Encoder, similarities
-from evenhand.measure.validity import validity
+from evenhand.measures.similarity import Encoder, similarities
+from evenhand.measures.validity import validity
 from evenhand.methods.registry import TEXT_DEFAULT, make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.text_loading import TextModel

@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from evenhand.files import read_json
-from evenhand.measure.similarity import Encoder, load_encoder
+from evenhand.measures.similarity import Encoder, load_encoder
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text_loading import load_text_model

@@ -21,7 +21,7 @@ from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measure.rates import PeopleFound, Rate, discriminatory_rows, rates_found
+from evenhand.measures.rates import PeopleFound, Rate, discriminatory_rows, rates_found
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.classifier import Classifier, Model
 from evenhand.models.devices import choose_device, one_thread

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
-from evenhand.measure.direction import look
-from evenhand.measure.rates import Rate
+from evenhand.measures.direction import look
+from evenhand.measures.rates import Rate
 from evenhand.models.classifier import Classifier
 from evenhand.runs.audit import FINDINGS, SUMMARY
 from evenhand.search.space import TableSpace

@@ -12,12 +12,12 @@ from typing import Any
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
-from evenhand.measure.direction import directions, label_directions
-from evenhand.measure.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
-from evenhand.measure.people import people_rates
-from evenhand.measure.populations import Neighbourhood, Population, Uniform
-from evenhand.measure.rates import limit_words
-from evenhand.measure.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
+from evenhand.measures.direction import directions, label_directions
+from evenhand.measures.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
+from evenhand.measures.people import people_rates
+from evenhand.measures.populations import Neighbourhood, Population, Uniform
+from evenhand.measures.rates import limit_words
+from evenhand.measures.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
 from evenhand.models.classifier import Classifier, OutputForm
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.notebook import measurement_html

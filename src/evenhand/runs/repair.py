@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measure.choice import Trade, choose, front, parse_conditions
-from evenhand.measure.rates import effective_samples
-from evenhand.measure.verdict import Judged
+from evenhand.measures.choice import Trade, choose, front, parse_conditions
+from evenhand.measures.rates import effective_samples
+from evenhand.measures.verdict import Judged
 from evenhand.models.network import network_files
 from evenhand.models.repaired import MODEL, RepairedModel
 from evenhand.report.notebook import repair_html, repair_table

@@ -7,9 +7,9 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.as_they_are import check_people
-from evenhand.measure.rates import share_of
-from evenhand.measure.verdict import held_out_weights
+from evenhand.measures.as_they_are import check_people
+from evenhand.measures.rates import share_of
+from evenhand.measures.verdict import held_out_weights
 from evenhand.models.classifier import Classifier
 from evenhand.models.people import reads_raw_values
 from evenhand.search.check import Checked

@@ -17,9 +17,9 @@ import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing
-from evenhand.measure.choice import parse_conditions
-from evenhand.measure.rates import rows_for_people, rows_to_check, share_of
-from evenhand.measure.verdict import Judge, Judged, held_out_weights
+from evenhand.measures.choice import parse_conditions
+from evenhand.measures.rates import rows_for_people, rows_to_check, share_of
+from evenhand.measures.verdict import Judge, Judged, held_out_weights
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
 from evenhand.models.adapters.decided import Decided, decided_alike
@@ -33,8 +33,8 @@ from evenhand.models.new_rows import NewRows
 from evenhand.models.people import people_codes, reads_raw_values
 from evenhand.models.repaired import RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
-from evenhand.repair.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Vote, Workshop
-from evenhand.repair.table_training import Material, Recipe
+from evenhand.repairs.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Vote, Workshop
+from evenhand.repairs.table_training import Material, Recipe
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked
 from evenhand.runs.findings import no_findings

@@ -8,8 +8,8 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from evenhand.measure.similarity import Encoder, similarities
-from evenhand.measure.validity import validity
+from evenhand.measures.similarity import Encoder, similarities
+from evenhand.measures.validity import validity
 from evenhand.runs.findings import RowGroups, common_columns, no_findings
 from evenhand.runs.text_world import TextSearchWorld
 from evenhand.search.recorder import PHASES, Findings

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from evenhand.measure.rates import Rate
-from evenhand.measure.verdict import Verdict
+from evenhand.measures.rates import Rate
+from evenhand.measures.verdict import Verdict
 from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
 from evenhand.models.text_loading import RecurrentModel, RecurrentText
-from evenhand.repair.text_certified import certified_texts
-from evenhand.repair.text_repair import text_scores
+from evenhand.repairs.text_certified import certified_texts
+from evenhand.repairs.text_repair import text_scores
 from evenhand.runs.text_world import TextSearchWorld, still_world
 from evenhand.search.check import check
 

@@ -16,9 +16,9 @@ from torch import Tensor
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import result_folder, write_json
-from evenhand.measure.direction import Direction, ranked
-from evenhand.measure.rates import Rate
-from evenhand.measure.sampling import check_precision
+from evenhand.measures.direction import Direction, ranked
+from evenhand.measures.rates import Rate
+from evenhand.measures.sampling import check_precision
 from evenhand.models.devices import one_thread
 from evenhand.runs.audit import FINDINGS, SUMMARY, Stages, circumstances
 from evenhand.runs.config import TextAuditConfig

@@ -16,16 +16,16 @@ from torch import Tensor
 import evenhand
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
-from evenhand.measure.verdict import Judged
+from evenhand.measures.verdict import Judged
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text_loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
-from evenhand.repair.text_data import FoundPair, TextMaterial
-from evenhand.repair.text_findings import found_pairs
-from evenhand.repair.text_fit import RepairStep, text_repair
-from evenhand.repair.text_repair import averaged_text_model, repair_text_network
+from evenhand.repairs.text_data import FoundPair, TextMaterial
+from evenhand.repairs.text_findings import found_pairs
+from evenhand.repairs.text_fit import RepairStep, text_repair
+from evenhand.repairs.text_repair import averaged_text_model, repair_text_network
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked, TextAuditConfig
 from evenhand.runs.notebook_progress import shown_in_notebook, silent

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from evenhand.data.dataset import builtin_names
 from evenhand.errors import EvenhandError, unknown_name
-from evenhand.measure.choice import parse_conditions
+from evenhand.measures.choice import parse_conditions
 from evenhand.methods.names import ABOUT, AUTO
 from evenhand.mistakes import ended, first_mistake
 

@@ -9,8 +9,8 @@ from torch.nn import functional
 
 from evenhand.errors import EvenhandError
 from evenhand.models.recurrent import Recurrent
-from evenhand.repair.text_data import FoundPair, MentionText, NearWords, TextMaterial, Words, padded
-from evenhand.repair.text_fit import TextRepair
+from evenhand.repairs.text_data import FoundPair, MentionText, NearWords, TextMaterial, Words, padded
+from evenhand.repairs.text_fit import TextRepair
 
 VALIDATION_GROUPS = 200  # texts that mention the attribute, at most, and at most so large a share of them:
 VALIDATION_SHARE = 0.1

@@ -10,7 +10,7 @@ from scipy import special
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.measure.as_they_are import check_people
+from evenhand.measures.as_they_are import check_people
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier, ModelGone
 from evenhand.search.check import Checked

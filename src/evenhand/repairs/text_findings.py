@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from evenhand.models.text_classifier import TextClassifier
-from evenhand.repair.text_data import FoundPair
+from evenhand.repairs.text_data import FoundPair
 from evenhand.search.text_space import SOURCE, TextSpace
 from evenhand.text.tokens import tokenize
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from evenhand.models.devices import one_thread
 from evenhand.models.text_by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
 from evenhand.models.text_loading import RecurrentModel, RecurrentText
-from evenhand.repair.text_certified import CertifiedLesson
-from evenhand.repair.text_data import TextMaterial, padded
-from evenhand.repair.text_fit import Lesson, RepairStep, TextRepair, fine_tune
-from evenhand.repair.text_lessons import Augment, Nothing, Pairing
+from evenhand.repairs.text_certified import CertifiedLesson
+from evenhand.repairs.text_data import TextMaterial, padded
+from evenhand.repairs.text_fit import Lesson, RepairStep, TextRepair, fine_tune
+from evenhand.repairs.text_lessons import Augment, Nothing, Pairing
 
 MOST_VALUES = 16  # that are averaged over: each costs a look at the text
 SCORED_ROWS = 1024

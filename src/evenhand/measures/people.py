@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.as_they_are import check_people
-from evenhand.measure.direction import Tally
-from evenhand.measure.rates import (
+from evenhand.measures.as_they_are import check_people
+from evenhand.measures.direction import Tally
+from evenhand.measures.rates import (
     Part,
     all_words,
     data_rates,
@@ -17,7 +17,7 @@ from evenhand.measure.rates import (
     row_batches,
     rows_for_people,
 )
-from evenhand.measure.sampling import Sampled
+from evenhand.measures.sampling import Sampled
 from evenhand.models.classifier import Classifier
 from evenhand.search.space import TableSpace
 

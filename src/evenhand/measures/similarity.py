@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, layer_norm, normalize, pad
 
 from evenhand.errors import EvenhandError, unknown_name
-from evenhand.measure.validity import distinct_rows
+from evenhand.measures.validity import distinct_rows
 from evenhand.text.download import read_member
 
 Progress = Callable[[int, int], None]

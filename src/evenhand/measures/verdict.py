@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.as_they_are import check_people
-from evenhand.measure.direction import look
-from evenhand.measure.populations import Uniform
-from evenhand.measure.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check, share_of
-from evenhand.measure.sampling import sample_population
+from evenhand.measures.as_they_are import check_people
+from evenhand.measures.direction import look
+from evenhand.measures.populations import Uniform
+from evenhand.measures.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check, share_of
+from evenhand.measures.sampling import sample_population
 from evenhand.models.averaged import Averaged
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.measure.direction import Look, Tally, look
-from evenhand.measure.populations import Population
-from evenhand.measure.rates import Rate, clopper_pearson
+from evenhand.measures.direction import Look, Tally, look
+from evenhand.measures.populations import Population
+from evenhand.measures.rates import Rate, clopper_pearson
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import Classifier
 from evenhand.search.draws import Draws

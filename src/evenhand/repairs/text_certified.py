@@ -23,9 +23,9 @@ from evenhand.models.bounds import (
 )
 from evenhand.models.devices import one_thread
 from evenhand.models.recurrent import Recurrent
-from evenhand.repair.text_data import MentionText, TextMaterial, Words, padded
-from evenhand.repair.text_fit import TextRepair
-from evenhand.repair.text_lessons import Groups
+from evenhand.repairs.text_data import MentionText, TextMaterial, Words, padded
+from evenhand.repairs.text_fit import TextRepair
+from evenhand.repairs.text_lessons import Groups
 from evenhand.text.lexicon import Mention
 
 WORDS_AFTER = 40  # that are read behind a mention in training; a proof reads all

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.measure.rates import clopper_pearson, effective_samples, share_of
+from evenhand.measures.rates import clopper_pearson, effective_samples, share_of
 from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import answers_on
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from evenhand.models.bounds import feed_forward_margins, worst_logits
-from evenhand.repair.table_training import Scaled
+from evenhand.repairs.table_training import Scaled
 from evenhand.search.space import TableSpace
 
 FEWEST_ANYWHERE = 256  # uniform samples in a batch; more where it has more rows

@@ -13,8 +13,8 @@ from evenhand.errors import EvenhandError
 from evenhand.models.averaged import Averaged, population_weights
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.repair.objectives import Blind, Certified, Pairing, usual_codes
-from evenhand.repair.table_training import CrossEntropy, Material, Objective, blinded, fit
+from evenhand.repairs.objectives import Blind, Certified, Pairing, usual_codes
+from evenhand.repairs.table_training import CrossEntropy, Material, Objective, blinded, fit
 from evenhand.search.recorder import Findings
 
 Vote = Literal["models", "own"]
