@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from evenhand.text.lexicon import Ambiguous, Lexicon, Mention, ProtectedWords, load_lexicon, shipped_lexicons
+from evenhand.choices import Ambiguous
+from evenhand.text.lexicon import Lexicon, Mention, ProtectedWords, load_lexicon, shipped_lexicons
 from evenhand.text.tokens import rendered, tokenize
 
 LEXICONS = {name: load_lexicon(name) for name in shipped_lexicons()}

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from evenhand.choices import Vote
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.measures.verdict import Judge
@@ -213,7 +214,7 @@ def test_own_votes_are_those_of_most_variants() -> None:
 @pytest.mark.parametrize("vote", ["models", "own"])
 @pytest.mark.parametrize(("share", "used"), [(0.001, 1), (0.3, 6), (1.0, 20)])
 def test_augment_adds_both_members_under_one_label(
-    vote: table_methods.Vote, share: float, used: int, monkeypatch: pytest.MonkeyPatch
+    vote: Vote, share: float, used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, added = table(), list[tuple[Tensor, Tensor]]()
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from evenhand.choices import Swap
 from evenhand.errors import EvenhandError
 from evenhand.methods.registry import TEXT_DEFAULT, TEXT_METHODS, make_text_method
 from evenhand.methods.text_adf import TextADF
@@ -19,7 +20,7 @@ from evenhand.search import search as search_module
 from evenhand.search.check import Checked
 from evenhand.search.recorder import Findings, Phase, Recorder
 from evenhand.search.search import Limits, Search, SearchResult
-from evenhand.search.text_space import CODES, SOURCE, SWAP, Swap, TextSpace
+from evenhand.search.text_space import CODES, SOURCE, SWAP, TextSpace
 from evenhand.text.tokens import tokenize
 from tests.text_search import TextWorld, near_tie, plain_logits, text_world
 

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evenhand.choices import Swap
 from evenhand.models import text_classifier
 from evenhand.models.recurrent import Cell
 from evenhand.search.check import Checked, check, check_near
-from evenhand.search.text_space import NO_GROUP, SOURCE, Marked, Swap, TextSpace, text_space
+from evenhand.search.text_space import NO_GROUP, SOURCE, Marked, TextSpace, text_space
 from evenhand.text.lexicon import Lexicon
 from evenhand.text.neighbours import is_replaceable
 from evenhand.text.tokens import tokenize

@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 import torch
 
+from evenhand.choices import Moves
 from evenhand.models.recurrent import Cell, Recurrent, save_recurrent
 from evenhand.models.text_training import TextTrainingConfig, train_recurrent
 from evenhand.text.corpus import Corpus, load_corpus
 from evenhand.text.lexicon import Mention, ProtectedWords
-from evenhand.text.neighbours import FREQUENT, Moves, is_replaceable
+from evenhand.text.neighbours import FREQUENT, is_replaceable
 from evenhand.text.tokens import Tokens, tokenize
 from evenhand.text.vectors import WordVectors, load_vectors
 from tests.text_search import LONG_COMMENTS, plain_logits

@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from evenhand.choices import Moves, Swap
 from evenhand.models.classifier import GradientOf, Outputs
 from evenhand.models.recurrent import Cell, Recurrent
 from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier
-from evenhand.search.text_space import CODES, SOURCE, SWAP, Marked, Swap, TextSpace, text_space
+from evenhand.search.text_space import CODES, SOURCE, SWAP, Marked, TextSpace, text_space
 from evenhand.text.lexicon import Lexicon, ProtectedWords, load_lexicon
-from evenhand.text.neighbours import Moves, is_replaceable, neighbours
+from evenhand.text.neighbours import is_replaceable, neighbours
 from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors
 from tests.text_world import COMMENTS, DIMENSIONS, small_vectors

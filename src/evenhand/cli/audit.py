@@ -164,7 +164,8 @@ def _audit_texts(
     as_json: bool,
     started: float,
 ) -> list[Done]:
-    from evenhand.text.lexicon import DEFAULT, load_lexicon
+    from evenhand.choices import DEFAULT_LEXICON
+    from evenhand.text.lexicon import load_lexicon
 
     if for_tables:
         raise EvenhandError(
@@ -176,7 +177,7 @@ def _audit_texts(
             f"{data} is a file without a schema. For a table write one: `evenhand schema infer {data} --label COLUMN "
             f"-o {Path(data).stem}.toml`, then audit that. For texts name the columns: --text COLUMN --label COLUMN."
         )
-    words = load_lexicon(options["lexicon"] or DEFAULT)
+    words = load_lexicon(options["lexicon"] or DEFAULT_LEXICON)
     if protected is None:
         raise EvenhandError(
             f"Say which words are protected: --protected with one of {', '.join(words.attributes)} "

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.gate.decision import Verdict
@@ -22,7 +23,7 @@ from evenhand.gate.pairs import known_by
 from evenhand.gate.reduce import Reducer
 from evenhand.gate.settings import CheckSettings, PopulationName, SearchBudget, Undecided
 from evenhand.gate.words import message, shown
-from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.statistics import Example
 from evenhand.report.text import percent

@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict
 
+from evenhand.choices import OutputForm
 from evenhand.gate.decision import Verdict
 from evenhand.methods.names import AUTO
-from evenhand.models.classifier import OutputForm
 from evenhand.runs.config import Checked
 
 PopulationName = Literal["people", "uniform", "neighbourhood"]

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from evenhand.errors import EvenhandError
 
-OutputForm = Literal["auto", "logits", "probabilities"]
 GradientOf = Literal["loss", "score", "odds"]
 
 # A row's result must not depend on its company, down to the last bit. A matrix product takes another kernel when the

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.classifier import Classifier
 from evenhand.models.trial import classifier_for
 
 ROWS = 512

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from evenhand.choices import Ambiguous
 from evenhand.models.classifier import GradientOf, Outputs
 from evenhand.models.recurrent import Recurrent
 from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier, word_vectors
-from evenhand.text.lexicon import Ambiguous, Mention, ProtectedWords
+from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.lexicon_file import Key, key_of
 from evenhand.text.texts import NOTHING, SearchTexts, term_number
 from evenhand.text.tokens import Tokens, tokenize

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import torch
 
+from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files, read_description
@@ -15,7 +16,7 @@ from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier,
 from evenhand.models.transformer import TransformerClassifier, longest
 from evenhand.models.transformer_files import load_transformer, match_labels
 from evenhand.text.corpus import Corpus
-from evenhand.text.lexicon import Ambiguous, load_lexicon
+from evenhand.text.lexicon import load_lexicon
 from evenhand.text.texts import SearchTexts
 from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors

@@ -7,10 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from evenhand.choices import OutputForm
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, FrameAdapter
 from evenhand.models.averaged import Averaged
-from evenhand.models.classifier import Classifier, OutputForm, first_line
+from evenhand.models.classifier import Classifier, first_line
 
 TRIAL_ROWS = 1024
 SUM_ROUNDING = 1e-4  # probabilities may add up to one but for so much

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from evenhand.choices import Vote
 from evenhand.errors import EvenhandError
 from evenhand.models.averaged import Averaged, population_weights
 from evenhand.models.classifier import Classifier
@@ -17,7 +17,6 @@ from evenhand.repairs.objectives import Blind, Certified, Pairing, usual_codes
 from evenhand.repairs.table_training import CrossEntropy, Material, Objective, blinded, fit
 from evenhand.search.recorder import Findings
 
-Vote = Literal["models", "own"]
 TRAINED = ("augment", "certified", "pairing", "blind")
 REPAIRS = (*TRAINED, "average")
 STRENGTHS = {"certified": (0.1, 1.0), "pairing": (0.1, 1.0, 3.0)}  # what a sweep tries

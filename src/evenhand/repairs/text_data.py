@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError
 from evenhand.models.recurrent import Recurrent
 from evenhand.text.corpus import Corpus
-from evenhand.text.lexicon import Ambiguous, Mention, ProtectedWords
+from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.neighbours import neighbours
 from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors

@@ -1,22 +1,17 @@
 """What an audit is asked to do: everything that, with the data and the model, decides its findings."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evenhand.choices import DEFAULT_LEXICON, Ambiguous, EncoderName, Moves, OutputForm, Swap
 from evenhand.errors import EvenhandError
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import TEXT_DEFAULT
 from evenhand.mistakes import ended, first_mistake
-from evenhand.models.classifier import OutputForm
 from evenhand.search.search import Limits
-from evenhand.search.text_space import Swap
-from evenhand.text.lexicon import DEFAULT as DEFAULT_LEXICON
-from evenhand.text.lexicon import Ambiguous
-from evenhand.text.neighbours import Moves
 
 OPTION_NAMES = {"protected": "protected attributes"}
-EncoderName = Literal["auto", "use", "minilm", "none"]
 
 
 class Checked(BaseModel):

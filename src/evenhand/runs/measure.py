@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import evenhand
+from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
 from evenhand.measures.direction import directions, label_directions
@@ -18,7 +19,7 @@ from evenhand.measures.people import people_rates
 from evenhand.measures.populations import Neighbourhood, Population, Uniform
 from evenhand.measures.rates import limit_words
 from evenhand.measures.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
-from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.notebook import measurement_html
 from evenhand.report.text import joined, measurement_text

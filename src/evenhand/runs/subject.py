@@ -9,12 +9,13 @@ import numpy as np
 import torch
 from torch import nn
 
+from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.raw import text_marks
 from evenhand.data.tables import text_column
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.adapters.base import BY_NAME, Adapter
-from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.evidence import agreement_of, answers_on
 from evenhand.models.labels import check_lone_score, check_threshold, own_decision, with_threshold

@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import nn
 
 import evenhand
+from evenhand.choices import OutputForm, Vote
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing
@@ -25,7 +26,7 @@ from evenhand.methods.registry import BLACK_BOX, make_method
 from evenhand.models.adapters.decided import Decided, decided_alike
 from evenhand.models.adapters.feature_entries import WAYS
 from evenhand.models.averaged import Averaged, save_averaged
-from evenhand.models.classifier import Classifier, OutputForm
+from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, network_files, save_network
@@ -33,7 +34,7 @@ from evenhand.models.new_rows import NewRows
 from evenhand.models.people import people_codes, reads_raw_values
 from evenhand.models.repaired import RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
-from evenhand.repairs.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Vote, Workshop
+from evenhand.repairs.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked

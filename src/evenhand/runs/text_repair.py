@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 import evenhand
+from evenhand.choices import DEFAULT_LEXICON
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
 from evenhand.measures.verdict import Judged
@@ -36,7 +37,6 @@ from evenhand.runs.text_repair_examples import text_examples, value_rows
 from evenhand.runs.text_world import Mentions, TextSearchWorld
 from evenhand.search.search import Limits
 from evenhand.text.corpus import Corpus
-from evenhand.text.lexicon import DEFAULT as DEFAULT_LEXICON
 
 TEXT_REPAIRS = ("pairing", "augment", "certified", "blind", "average")
 CPU = torch.device("cpu")

@@ -9,13 +9,14 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
+from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError
 from evenhand.models.text_classifier import TextClassifier
 from evenhand.models.text_loading import TextModel
 from evenhand.runs.config import TextAuditConfig
 from evenhand.search.text_space import Marked, TextSpace, text_space
 from evenhand.text.corpus import Corpus
-from evenhand.text.lexicon import Ambiguous, Mention, ProtectedWords
+from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.neighbours import neighbours
 from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors

@@ -3,13 +3,13 @@
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.choices import Swap
 from evenhand.models.classifier import Outputs
 from evenhand.models.text_classifier import TextClassifier
 from evenhand.search.space import Answers, Keys, hashed_rows
@@ -17,7 +17,6 @@ from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.texts import NOTHING, SearchTexts, Units, cut, term_number, unit_numbers
 from evenhand.text.tokens import Tokens
 
-Swap = Literal["one", "all"]
 SOURCE, SWAP, CODES = 0, 1, 2  # columns of a sample
 NO_GROUP = -1
 

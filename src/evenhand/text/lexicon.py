@@ -11,16 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from evenhand.choices import DEFAULT_LEXICON, Ambiguous
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.text.lexicon_file import Attribute, Form, Key, LexiconFile, after_word, key_of, parsed
 from evenhand.text.tokens import Tokens, match_case
 
 SHIPPED = Path(str(resources.files("evenhand.text") / "lexicons"))
-DEFAULT = "evenhand"
-
-Ambiguous = Literal["keep", "exclude"]
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ def shipped_lexicons() -> list[str]:
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
-def load_lexicon(name_or_path: str | Path = DEFAULT) -> Lexicon:
+def load_lexicon(name_or_path: str | Path = DEFAULT_LEXICON) -> Lexicon:
     """A lexicon of the package by its name, or a user's own by the path of its TOML file."""
     path = Path(name_or_path)
     if path.suffix != ".toml" and len(path.parts) == 1:

@@ -4,12 +4,12 @@ import zipfile
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.choices import Moves
 from evenhand.errors import EvenhandError
 from evenhand.files import replacing, writable_folder
 from evenhand.text.download import cache_folder
@@ -17,7 +17,6 @@ from evenhand.text.parts_of_speech import ALL_PARTS, parts_of_speech
 from evenhand.text.vectors import WordVectors
 
 Ids = NDArray[np.int32]
-Moves = Literal["tokens", "words"]  # what may be replaced: any token, as in the paper, or words with a meaning only
 
 FREQUENT = 50_000  # candidates are sought among so many words; rarer ones are mostly names and misspellings
 DEPTH = 40  # neighbours that are kept for each word, before protected words are taken out

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, FrameAdapter, two_columns
@@ -18,7 +19,7 @@ from evenhand.models.adapters.booster_trees import check_xgboost, sound_lightgbm
 from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width, is_numeric
 from evenhand.models.adapters.threads import in_one_thread
-from evenhand.models.classifier import OutputForm, first_line
+from evenhand.models.classifier import first_line
 
 WITH_MARGINS = ("binary:", "multi:", "reg:logistic")  # objectives of XGBoost whose raw scores are logits
 PROBABILITIES = ("binary", "multiclass", "cross_entropy", "xentropy")  # objectives of LightGBM

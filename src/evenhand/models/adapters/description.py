@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from torch import nn
 
+from evenhand.choices import OutputForm
 from evenhand.data.attribute import as_text
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
@@ -15,7 +16,6 @@ from evenhand.mistakes import ended, first_mistake
 from evenhand.models.adapters.base import Adapter, class_order
 from evenhand.models.adapters.feature_entries import WAYS, FeatureEntry, Inputs
 from evenhand.models.adapters.ordered import in_order
-from evenhand.models.classifier import OutputForm
 from evenhand.models.loading import OPENERS, load_module
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
@@ -15,7 +16,6 @@ from evenhand.models.adapters.feature_entries import Inputs
 from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width
 from evenhand.models.adapters.skops_files import read_skops
 from evenhand.models.adapters.threads import in_one_thread
-from evenhand.models.classifier import OutputForm
 
 BOOSTERS = ("lightgbm", "xgboost")
 
