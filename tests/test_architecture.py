@@ -12,7 +12,7 @@ import evenhand
 
 PACKAGE = Path(evenhand.__file__).parent
 LAYERS = [
-    {"errors"},
+    {"choices", "errors"},
     {"files", "mistakes"},
     {"data", "text"},
     {"models"},
