@@ -106,7 +106,7 @@ def schema_file(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def tiny_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Tiny transformers, one for each way to cut words into pieces."""
-    from tests.tiny_transformer import KINDS, save_tiny
+    from tests.worlds.tiny_transformer import KINDS, save_tiny
 
     return {kind: save_tiny(tmp_path_factory.mktemp(kind), kind) for kind in KINDS}
 

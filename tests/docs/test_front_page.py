@@ -1,0 +1,63 @@
+"""The first files that a stranger opens: short, with links that lead somewhere and pictures that a command makes."""
+
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import evenhand
+from tests.worlds.service import needs
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PICTURES = ("report.png", "pairs.png", "service.png")
+
+
+def size_of(picture: Path) -> tuple[int, int]:
+    """Width and height of a PNG file."""
+    content = picture.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
+
+
+def test_the_front_page_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README) <= 9_000
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert "docs/pictures/report.png" in links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == evenhand.__version__
+    assert citation["license"] == "Apache-2.0"
+
+
+def test_the_action_calls_the_gate_as_it_is() -> None:
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    steps = action["runs"]["steps"]
+    words = next(step["run"] for step in steps if step.get("run", "").startswith("evenhand gate")).split()
+    said = subprocess.run(
+        [sys.executable, "-c", "from evenhand.cli.main import main; main()", "gate", "--help"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    options = [word for word in words if word.startswith("--")]
+    assert options == ["--junit", "--sarif"]
+    assert all(option in said for option in options)
+    used = set(re.findall(r"inputs\.([a-z-]+)", str(steps)))
+    assert used == set(action["inputs"])
+
+
+def test_the_pictures_are_made_by_a_command(tmp_path: Path) -> None:
+    pytest.importorskip("playwright.sync_api")
+    needs("chromium", "chromium")
+    command = [sys.executable, "-m", "tools.pictures", str(tmp_path), "--seeds", "20", "--steps", "10"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for name in PICTURES:
+        assert size_of(tmp_path / name) == size_of(ROOT / "docs" / "pictures" / name) == (1000, 860)
