@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from evenhand.data.dataset import BUILTIN, Dataset, load_dataset
-from evenhand.data.infer import infer_file
+from evenhand.data.infer.schema import infer_file
 from evenhand.measures.as_they_are import check_people
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread

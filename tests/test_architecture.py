@@ -13,7 +13,7 @@ import evenhand
 PACKAGE = Path(evenhand.__file__).parent
 LAYERS = [
     {"choices", "errors"},
-    {"files", "mistakes"},
+    {"files", "mistakes", "toml_files"},
     {"data", "text"},
     {"models"},
     {"search"},

@@ -16,7 +16,7 @@ import evenhand
 from bench.truth.brute import Predict, Value, discriminatory, domains_of, label_texts
 from bench.truth.models import Build
 from bench.truth.world import Subject, World
-from evenhand.data.infer import infer_file, infer_schema
+from evenhand.data.infer.schema import infer_file, infer_schema
 
 BUDGET: dict[str, Any] = {"seeds": 15, "iterations": 4, "steps": 8, "max_findings": 1000, "seed": 0, "device": "cpu"}
 T = TypeVar("T")

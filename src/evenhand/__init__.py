@@ -39,7 +39,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset, load_dataset
-    from evenhand.data.infer import Inferred, dataset_from, infer_schema
+    from evenhand.data.infer.schema import Inferred, dataset_from, infer_schema
     from evenhand.data.schema import Schema
     from evenhand.errors import EvenhandError
     from evenhand.gate.check import DiscriminationFound, assert_fair
@@ -64,7 +64,7 @@ _HOMES = {
     "DiscriminationFound": "evenhand.gate.check",
     "EvenhandError": "evenhand.errors",
     "FrameAdapter": "evenhand.models.adapters.base",
-    "Inferred": "evenhand.data.infer",
+    "Inferred": "evenhand.data.infer.schema",
     "Measurement": "evenhand.runs.measure",
     "Schema": "evenhand.data.schema",
     "TextAudit": "evenhand.runs.text_audit",
@@ -72,8 +72,8 @@ _HOMES = {
     "audit": "evenhand.runs.audit",
     "audit_text": "evenhand.runs.text_audit",
     "conformance": "evenhand.models.conformance",
-    "dataset_from": "evenhand.data.infer",
-    "infer_schema": "evenhand.data.infer",
+    "dataset_from": "evenhand.data.infer.schema",
+    "infer_schema": "evenhand.data.infer.schema",
     "load_corpus": "evenhand.text.corpus",
     "load_dataset": "evenhand.data.dataset",
     "load_repaired": "evenhand.models.repaired",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evenhand.data.infer import infer_file
+from evenhand.data.infer.schema import infer_file
 from evenhand.data.tables import read_table
 from evenhand.errors import EvenhandError
 

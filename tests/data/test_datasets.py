@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.data.column_names import numbered
+from evenhand.data.csv_files import numbered
 from evenhand.data.dataset import Dataset, encode, load_dataset, load_schema
-from evenhand.data.infer import infer_file
+from evenhand.data.infer.schema import infer_file
 from evenhand.data.schema import Schema
 from evenhand.data.tables import read_table, saved_split, text_column
 from evenhand.errors import EvenhandError, TableWarning

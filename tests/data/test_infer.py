@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.dataset import load_dataset
 from evenhand.data.decoding import Decoder
-from evenhand.data.infer import Inferred, dataset_from, infer_file, infer_schema
+from evenhand.data.infer.schema import Inferred, dataset_from, infer_file, infer_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from tests.worlds.inferred_tables import check_round_trip, tables

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evenhand.data.dataset import load_dataset
 from evenhand.data.decoding import Decoder
-from evenhand.data.infer import Inferred, infer_file, infer_schema
-from evenhand.data.known_names import words_of
+from evenhand.data.infer.schema import Inferred, infer_file, infer_schema
+from evenhand.data.infer.words import words_of
 from evenhand.data.notation import Notation, number_text
 from evenhand.errors import EvenhandError
 from tests.worlds.inferred_tables import check_round_trip

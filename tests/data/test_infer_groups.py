@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import evenhand
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import load_dataset
-from evenhand.data.infer import Inferred, dataset_from, infer_file, infer_schema
+from evenhand.data.infer.schema import Inferred, dataset_from, infer_file, infer_schema
 
 ROWS = 600
 RACES = ["black", "white", "asian"]

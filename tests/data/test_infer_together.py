@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import Dataset, load_dataset
-from evenhand.data.infer import Inferred, dataset_from, infer_file, infer_schema
+from evenhand.data.infer.schema import Inferred, dataset_from, infer_file, infer_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.service.pages.schema_form import set_aside

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import builtin_names, load_dataset, load_schema, schema_path
 from evenhand.data.dataset import encode as encode_table
-from evenhand.data.schema import Schema
-from evenhand.data.split import Split
-from evenhand.data.toml_places import place_of
+from evenhand.data.schema import Schema, Split
 from evenhand.errors import EvenhandError
+from evenhand.toml_files import place_of
 from tests.worlds.schemas import schema_of
 
 

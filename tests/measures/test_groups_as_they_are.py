@@ -10,7 +10,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from evenhand.data.dataset import Dataset
-from evenhand.data.infer import dataset_from
+from evenhand.data.infer.schema import dataset_from
 from evenhand.measures.groups import fairlearn_is_there
 from evenhand.runs.measure import measure_table
 from evenhand.runs.repair_examples import group_rows

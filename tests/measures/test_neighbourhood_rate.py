@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.data.infer import dataset_from
+from evenhand.data.infer.schema import dataset_from
 from evenhand.measures.populations import Neighbourhood
 from evenhand.runs import table_repair
 from evenhand.runs.compare import Budget, run_comparison

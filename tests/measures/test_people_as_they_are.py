@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import evenhand
 from evenhand.data.dataset import load_dataset
-from evenhand.data.infer import infer_file
+from evenhand.data.infer.schema import infer_file
 
 SCHEMA = """
 name = "loans"

@@ -20,7 +20,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import evenhand
-from evenhand.data.infer import infer_file
+from evenhand.data.infer.schema import infer_file
 from tests.worlds.truth import LABELS, different, exact, labels, saved, scores, tables
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the frameworks' own

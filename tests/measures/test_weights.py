@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset, encode
-from evenhand.data.infer import dataset_from, infer_schema
+from evenhand.data.infer.schema import dataset_from, infer_schema
 from evenhand.errors import EvenhandError
 from evenhand.measures.direction import directions
 from evenhand.measures.group_rates import group_rates

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.data.infer import dataset_from
+from evenhand.data.infer.schema import dataset_from
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.gate.check import run_check

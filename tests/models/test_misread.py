@@ -16,7 +16,7 @@ from torch import nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.data.infer import dataset_from, infer_file
+from evenhand.data.infer.schema import dataset_from, infer_file
 from evenhand.errors import EvenhandError
 from evenhand.models.misread import better_scaled
 from evenhand.runs.subject import subject_of

@@ -11,7 +11,7 @@ from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.data.attribute import Attribute
-    from evenhand.data.infer import Inferred
+    from evenhand.data.infer.schema import Inferred
     from evenhand.data.schema_check import Checked
 
 FEW_SAME = 3  # columns without any information that are named one by one
@@ -89,7 +89,7 @@ def infer(
 
       evenhand schema infer people.csv --label approved --columns gender,age,pay
     """
-    from evenhand.data.infer import infer_file
+    from evenhand.data.infer.schema import infer_file
     from evenhand.files import write_text
 
     if table.name in ("", ".."):  # the folder that one is in, or that above it

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, model_validator
 
-from evenhand.data.notation import USUAL, Notation, number_text
+from evenhand.data.notation import PANDAS_MISSING, USUAL, Notation, is_number, multiples, number_text, numbers_in_text
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
@@ -27,8 +27,14 @@ def as_text(value: Any) -> Any:
 
 
 Text = Annotated[str, BeforeValidator(as_text)]
+
+
 Whole = Annotated[int, Strict()]  # no number in quotes, which is likely a slip
+
+
 Code = Annotated[Whole, Field(ge=-LARGEST_CODE, le=LARGEST_CODE)]
+
+
 Finite = Annotated[float, Strict(), Field(allow_inf_nan=False)]
 
 
@@ -246,7 +252,7 @@ class Attribute(BaseModel):
     def looks_typed(self) -> bool:
         """Whether a program that reads the categories in a CSV file may find numbers or booleans in them."""
         texts = [text.lower() for text in self._listed - {ANY_OTHER}]
-        return all(text in ("true", "false") for text in texts) or all(map(_is_number, texts))
+        return all(text in ("true", "false") for text in texts) or all(map(is_number, texts))
 
     def encode_columns(self, columns: "Sequence[pd.Series]") -> NDArray[np.int32]:
         """Columns of 0 and 1 to codes; people with several 1s, or with none where no category is for that, to one more.
@@ -298,7 +304,7 @@ class Attribute(BaseModel):
         if self.kind != "number":
             return self._category_text(code) if 0 <= code < len(self.categories) else f"code {code}"
         if self.step is not None:
-            return _number(float(multiples(code, self.step))) + (f" {self.unit}" if self.unit else "")
+            return number_text(float(multiples(code, self.step))) + (f" {self.unit}" if self.unit else "")
         return _range_text(*self.bin(code), self.unit)
 
     def is_missing(self, code: int) -> bool:
@@ -341,8 +347,6 @@ class Attribute(BaseModel):
 
 def _flags(column: "pd.Series", attribute: Attribute) -> NDArray[np.float64]:
     """(n,) what a column of 0 and 1 says; not a number where it says nothing, also in words that pandas reads so."""
-    from evenhand.data.facts import PANDAS_MISSING
-
     texts = column.astype("string").str.strip().fillna("")
     gaps = texts.isin(["", *PANDAS_MISSING]).to_numpy(dtype=bool)
     numbers = numbers_in_text(texts.str.lower().replace({"true": "1", "false": "0"}), USUAL)
@@ -359,31 +363,6 @@ def _with_own_missing(values: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(high, int):
         return values
     return values | {"missing": missing | {"code": high + 1, "own": True}, "domain": (low, high + 1)}
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
-    """Codes times the step as a table writes them: 3 steps of 0.1 are 0.3 and not 0.30000000000000004."""
-    parts = 1 / step
-    if step < 1 and abs(parts - round(parts)) < 1e-9 * parts:
-        return np.asarray(np.asarray(codes) / round(parts), dtype=np.float64)
-    digits = 12 - int(np.floor(np.log10(step)))
-    return np.asarray(np.round(np.asarray(codes) * step, min(digits, 300)), dtype=np.float64)
-
-
-def numbers_in_text(texts: "pd.Series", notation: Notation) -> NDArray[np.float64]:
-    """Text as numbers; not a number where it is none."""
-    import pandas as pd
-
-    parsed = pd.to_numeric(notation.plain(texts), errors="coerce")
-    return np.asarray(parsed.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def such_values(count: int) -> str:
@@ -404,20 +383,13 @@ def as_list(group: str | list[str]) -> list[str]:
 def _range_text(low: float | None, high: float | None, unit: str) -> str:
     """A half-open range in words; whole numbers read as 30–39, a bin of one whole number as 30."""
     suffix = f" {unit}" if unit else ""
-    whole = all(bound is None or float(bound).is_integer() for bound in (low, high))
-    if low is None and high is None:
-        return "any"
     if low is None:
-        return f"below {_number(high)}{suffix}"
+        return "any" if high is None else f"below {number_text(high)}{suffix}"
     if high is None:
-        return f"{_number(low)}{suffix} or more"
-    if not whole:
-        return f"{_number(low)} to under {_number(high)}{suffix}"
+        return f"{number_text(low)}{suffix} or more"
+    if not (float(low).is_integer() and float(high).is_integer()):
+        return f"{number_text(low)} to under {number_text(high)}{suffix}"
     if high - low == 1:
-        return f"{_number(low)}{suffix}"
+        return f"{number_text(low)}{suffix}"
     joint = " to " if low < 0 else "–"
-    return f"{_number(low)}{joint}{_number(high - 1)}{suffix}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else number_text(value)
+    return f"{number_text(low)}{joint}{number_text(high - 1)}{suffix}"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, numbers_in_text, repeated, such_values
-from evenhand.data.notation import Notation
+from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, repeated, such_values
+from evenhand.data.notation import Notation, numbers_in_text
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, nearest, unknown_name
 
@@ -164,7 +164,8 @@ def load_dataset(name_or_path: str) -> Dataset:
 
 def read_dataset(schema: Schema, table: Path) -> Dataset:
     """The table in a file or folder, read by a schema."""
-    from evenhand.data.tables import is_csv, read_table
+    from evenhand.data.csv_files import is_csv
+    from evenhand.data.tables import read_table
 
     return encode(schema, read_table(table, schema.separator), from_csv=is_csv(table))
 

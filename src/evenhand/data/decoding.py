@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import ANY_OTHER, Attribute, as_list, multiples
-from evenhand.data.notation import number_text
+from evenhand.data.attribute import ANY_OTHER, Attribute, as_list
+from evenhand.data.notation import multiples, number_text
 from evenhand.data.raw import Beyond, joined, text_marks
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import Attribute, as_list, as_text, multiples
+from evenhand.data.attribute import Attribute, as_list, as_text
+from evenhand.data.notation import multiples
 
 BOUNDS = ("below", "at_least")
 SHOWN = 12  # values in a message

@@ -1,11 +1,21 @@
-"""How numbers are written: 1234.5, 1234,5 or 1,234.5 in a table; 1,234.5 with a true minus for people."""
+"""How tables write numbers and missing values, and how numbers are written for people: 1,234.5 with a true minus."""
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# What pandas.read_csv takes for a missing value, so that a model that was trained on the file never saw the text.
+PANDAS_MISSING = frozenset(
+    ["#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+     "NULL", "NaN", "None", "n/a", "nan", "null"]
+)  # fmt: skip
+BOOLEANS = frozenset(["true", "false"])
 
 
 @dataclass(frozen=True)
@@ -42,3 +52,29 @@ def number_text(value: float, digits: int = 10) -> str:
     whole = float(value).is_integer() and abs(value) < 1e15
     text = f"{value + 0.0:,.0f}" if whole else f"{value:,.{digits}g}"
     return text.replace("-", "−")
+
+
+def is_number(text: str) -> bool:
+    """Whether a program reads a text as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def multiples(codes: NDArray[Any] | int, step: float) -> NDArray[np.float64]:
+    """Codes times the step as a table writes them: 3 steps of 0.1 are 0.3 and not 0.30000000000000004."""
+    parts = 1 / step
+    if step < 1 and abs(parts - round(parts)) < 1e-9 * parts:
+        return np.asarray(np.asarray(codes) / round(parts), dtype=np.float64)
+    digits = 12 - int(np.floor(np.log10(step)))
+    return np.asarray(np.round(np.asarray(codes) * step, min(digits, 300)), dtype=np.float64)
+
+
+def numbers_in_text(texts: "pd.Series", notation: Notation) -> NDArray[np.float64]:
+    """Text as numbers; not a number where it is none."""
+    import pandas as pd
+
+    parsed = pd.to_numeric(notation.plain(texts), errors="coerce")
+    return np.asarray(parsed.to_numpy(dtype=np.float64, na_value=np.nan))

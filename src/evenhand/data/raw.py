@@ -14,9 +14,8 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import LARGEST_CODE, Attribute, as_list, numbers_in_text
-from evenhand.data.facts import BOOLEANS, PANDAS_MISSING
-from evenhand.data.notation import USUAL, Notation, number_text
+from evenhand.data.attribute import LARGEST_CODE, Attribute, as_list
+from evenhand.data.notation import BOOLEANS, PANDAS_MISSING, USUAL, Notation, number_text, numbers_in_text
 from evenhand.data.tables import is_text, text_column
 from evenhand.errors import EvenhandError
 

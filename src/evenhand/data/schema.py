@@ -14,20 +14,91 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
 )
 
-from evenhand.data.attribute import Attribute, Text, as_text, repeated
+from evenhand.data.attribute import Attribute, Text, as_list, as_text, repeated
 from evenhand.data.impossible import Impossible
 from evenhand.data.notation import Notation
-from evenhand.data.schema_mistakes import mistake_in
-from evenhand.data.split import Split
-from evenhand.data.toml_files import read_toml
-from evenhand.data.toml_places import Location, keys_at, place_of
 from evenhand.errors import EvenhandError, unknown_name
+from evenhand.mistakes import first_mistake, keys_at, meant
+from evenhand.toml_files import Location, keys_in_file, place_of, read_toml
+
+EXPECTED = {
+    "missing": "this key is needed",
+    "bool_type": "it must be true or false, without quotes",
+    "int_type": "it must be a whole number, without quotes",
+    "float_type": "it must be a number, without quotes",
+    "string_type": "it must be text in quotes",
+    "list_type": "it must be a list in [ ]",
+    "tuple_type": "it must be a list in [ ]",
+}
+PAIRS = ("domain", "clip")  # lists of two codes
+LENGTHS = ("missing", "too_short", "too_long")  # what is said of a list that has not as many entries as it must
+FEWEST_OF = {"values": "labels", "attribute": "attributes: one to protect and one to search over"}
+DEFAULT_SHARE = 0.2  # of the rows, held out
+
+
+class Split(BaseModel):
+    """Which rows train: those that a column names, the first `train_rows`, or a random share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: Annotated[str, Strict()] | None = None
+    train: Annotated[str | list[str], BeforeValidator(as_text)] = []  # one value of the column, or several
+    train_rows: Annotated[int, Strict(), Field(ge=1)] | None = None
+    held_out: Annotated[float, Strict(), Field(gt=0, lt=1)] = DEFAULT_SHARE
+    seed: Annotated[int, Strict(), Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Split":
+        if (self.column is None) != (not self.train):
+            raise ValueError(
+                'a split by a column needs both: column = "split" and train = "train", the value of rows that train'
+            )
+        if self.column is not None and (also := self.model_fields_set & {"train_rows", "held_out", "seed"}):
+            raise ValueError(f"column says which rows train, so leave out {' and '.join(sorted(also))}")
+        return self
+
+    @property
+    def words(self) -> str:
+        """Whose split it is."""
+        if self.column is not None:
+            values = " or ".join(as_list(self.train))
+            rows = f"rows with {self.column} = {values}"
+            return f"the table's own split: {rows} are for training, the others are held out"
+        if self.train_rows is not None:
+            return f"the first {self.train_rows:,} rows train and the others are held out, as the schema says"
+        share = "fifth" if self.held_out == DEFAULT_SHARE else f"{self.held_out:.3g} of the rows"
+        return f"split made by evenhand: a random {share} held out, seed {self.seed}"
+
+    def train_mask(self, rows: int, values: NDArray[np.object_] | None = None) -> NDArray[np.bool_]:
+        """(rows,) true for the rows that train; `values` (rows,) are the texts of the split's column."""
+        if self.column is not None:
+            assert values is not None
+            return self._named(values)
+        mask = np.zeros(rows, dtype=bool)
+        if self.train_rows is not None:
+            mask[: self.train_rows] = True
+        else:
+            held_out = max(1, round(rows * self.held_out))
+            mask[np.random.default_rng(self.seed).permutation(rows)[held_out:]] = True
+        return mask
+
+    def _named(self, values: NDArray[np.object_]) -> NDArray[np.bool_]:
+        wanted = [value.strip() for value in as_list(self.train)]
+        known = dict.fromkeys(values.tolist())
+        if absent := [value for value in wanted if value not in known]:
+            shown = ", ".join(f"'{value}'" for value in list(known)[:8])
+            raise EvenhandError(
+                f"No row's '{self.column}' is '{absent[0]}', which [split] in the schema names for rows that train. "
+                f"The column has {shown}{' and others' if len(known) > 8 else ''}."
+            )
+        return np.isin(values.astype(str), wanted)
 
 
 class Label(BaseModel):
@@ -62,7 +133,7 @@ class Label(BaseModel):
         return (self.words or self.values)[code]
 
 
-class Card(BaseModel):
+class DataCard(BaseModel):
     """Where the data comes from and what to know before using it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -88,7 +159,7 @@ class Schema(BaseModel):
     weight: str | None = None  # a column of sampling weights: how many people a row stands for
     label: Label
     split: Split = Split()
-    card: Card = Card()
+    card: DataCard = DataCard()
     attributes: Annotated[list[Attribute], Field(min_length=2, alias="attribute")]
     impossible: list[dict[str, Any]] = []  # values that cannot go together, by attribute; see `rules`
     accuracy_in_paper: float | None = None
@@ -177,7 +248,7 @@ class Schema(BaseModel):
         try:
             return cls.model_validate(content)
         except ValidationError as error:
-            location, reason = mistake_in(error, cls)
+            location, reason = _mistake_in(error, cls)
             place = _place(content, location)
             if text is not None and (found := place_of(text, _precise(text, location, reason))):
                 place = f"{found} ({place})"
@@ -261,7 +332,7 @@ def _precise(text: str, location: Location, reason: str) -> Location:
     """The field of a table that a mistake is about, where the reason names it; that of a rule stands in quotes."""
     if location != ("label",) and len(location) != 2:
         return location
-    keys = keys_at(text, location)
+    keys = keys_in_file(text, location)
     words = re.findall(r"'([^']+)'" if location[0] == "impossible" else r"\w+", reason)
     named = [word for word in words if word in keys]
     return (*location, named[0]) if named else location
@@ -278,3 +349,31 @@ def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
         else:
             parts.append(str(part))
     return ", ".join(parts) or "the top level"
+
+
+def _mistake_in(error: ValidationError, model: type[BaseModel]) -> tuple[Location, str]:
+    """Where the first mistake is and what to do. A key that is none comes first: others often follow from it."""
+    for entry in error.errors():
+        if entry["type"] == "extra_forbidden":
+            return entry["loc"], _unknown_key(entry["loc"], model)
+    location, reason = first_mistake(error, model)
+    first = error.errors()[0]
+    if (pair := next((key for key in PAIRS if key in location[-2:]), None)) and first["type"] in LENGTHS:
+        return location[: location.index(pair) + 1], f"{pair} needs two numbers: the smallest and the largest code"
+    if first["type"] == "too_short":
+        key = str(location[-1])
+        return location, f"{key} needs at least two {FEWEST_OF.get(key, 'entries')}"
+    if first["type"] in ("model_type", "model_attributes_type", "dict_type"):
+        if location[-1:] == ("missing",):
+            written = str(first["input"]) if isinstance(first["input"], str | int | float) else ""
+            return location, f'a missing value also needs a code: {{ value = "{written}", code = … }}'
+        return location, "it must be a table of keys and values"
+    if first["type"] == "literal_error" and isinstance(first["input"], str):
+        known = re.findall(r"'([^']+)'", first["ctx"]["expected"])
+        return location, f"there is no {location[-1]} '{first['input']}'; {meant(first['input'], known)}"
+    return location, EXPECTED.get(first["type"], reason)
+
+
+def _unknown_key(location: Location, model: type[BaseModel]) -> str:
+    key = str(location[-1])
+    return f"unknown key '{key}'; {meant(key, keys_at(location[:-1], model))}"

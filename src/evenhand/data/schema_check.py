@@ -8,8 +8,8 @@ import numpy as np
 from evenhand.data.attribute import as_list
 from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import check_within
-from evenhand.data.infer_columns import MOST_WORDS, SHORT_CODE
-from evenhand.data.infer_label import NUMBER
+from evenhand.data.infer.columns import MOST_WORDS, SHORT_CODE
+from evenhand.data.infer.roles import NUMBER
 from evenhand.data.schema import Schema
 
 SHOWN = 8

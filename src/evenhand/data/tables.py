@@ -1,11 +1,5 @@
 """Reading tables: CSV, Parquet and Hugging Face folders on disk; pandas, polars, Arrow and Hugging Face in memory."""
 
-import codecs
-import csv
-import gzip
-import io
-import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +9,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from evenhand.data.column_names import check_unique, numbered, numbering_note
-from evenhand.data.csv_mistakes import SEPARATORS, left_open, mistake_in_csv, wrong_separator
-from evenhand.errors import EvenhandError, TableWarning, unknown_name
+from evenhand.data.attribute import repeated
+from evenhand.data.csv_files import READABLE, is_csv, read_csv
+from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
 
 LARGEST_WHOLE = 2.0**53  # float64 holds every whole number up to here
 NO_TABLES = (".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".arrow", ".orc", ".zip", ".pkl", ".toml", ".db")
-READABLE = "a CSV file (also .csv.gz), a .parquet file, or a folder that a Hugging Face dataset was saved to"
-
-AS_UTF8 = "Save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
-FROM_WINDOWS = f"{AS_UTF8[:-2]}; a file from Windows: `iconv -f CP1252 -t UTF-8 OLD.csv > NEW.csv`)."
 
 
 def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
@@ -37,7 +27,7 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
     if path.suffix.lower() in NO_TABLES:
         raise EvenhandError(f"{path} is no table that can be read: it must be {READABLE}.")
     if is_csv(path):
-        return _with_arrow_types(_read_csv(path, separator))
+        return _with_arrow_types(read_csv(path, separator))
     try:
         check_unique(pa.parquet.read_schema(path).names)  # which Arrow says in words for programmers
         table = pa.parquet.read_table(path)
@@ -46,96 +36,9 @@ def read_table(path: Path, separator: str = ",") -> pd.DataFrame:
     return _with_arrow_types(table)
 
 
-def is_csv(path: Path) -> bool:
-    """Whether a table that is there is text, which has neither types nor missing values of its own."""
-    return not path.is_dir() and path.suffix != ".parquet"
-
-
-def _read_csv(path: Path, separator: str) -> pa.Table:
-    """A CSV file whose rows all have as many values as there are columns, of which there are several."""
-    if len(separator) != 1 or not separator.isascii() or separator in '\r\n"':
-        raise EvenhandError(f"The separator must be one ASCII character such as , or ; and not {separator!r}.")
-    _start(path)
-    try:
-        table = _parse_csv(path, separator)
-        wrong = wrong_separator(table.column_names, separator) or left_open(table, path)
-    except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-        raise EvenhandError(f"Cannot read the table {path}: {_reason(error, path, separator)}") from error
-    if wrong is not None:
-        raise EvenhandError(f"Cannot read the table {path}: {wrong}")
-    if note := numbering_note(table.column_names):
-        warnings.warn(f"In the table {path}, {note}.", TableWarning, stacklevel=2)
-    return table.rename_columns(numbered(table.column_names))
-
-
-def header_note(path: Path, separator: str) -> str | None:
-    """What to say of columns that share a name in a CSV file that can be read; None where none do."""
-    return numbering_note(_header(path, _parsing(separator)))
-
-
-def _reason(error: Exception, path: Path, separator: str) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return f"the names of the columns, in its first line, are not written in UTF-8. {FROM_WINDOWS}"
-    said = str(error).rstrip(".")
-    if "invalid UTF8" in said and "Expected" not in said:  # with that word it quotes a row, which may say anything
-        column = re.search(r"CSV column #(\d+)", said)
-        where = f"values of column {int(column[1]) + 1}" if column else "values"
-        return f"{where} are not written in UTF-8. {FROM_WINDOWS}"
-    return f"{said}." if isinstance(error, OSError) else mistake_in_csv(path, separator, said)
-
-
-def _parse_csv(path: Path, separator: str) -> pa.Table:
-    parsing = _parsing(separator)
-    as_text = dict.fromkeys(_header(path, parsing), pa.string())
-    return pa.csv.read_csv(path, parse_options=parsing, convert_options=pa.csv.ConvertOptions(column_types=as_text))
-
-
-def _parsing(separator: str) -> pa.csv.ParseOptions:
-    return pa.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-
-
-def _header(path: Path, parsing: pa.csv.ParseOptions) -> list[str]:
-    with pa.csv.open_csv(path, parse_options=parsing) as reader:
-        names: list[str] = reader.schema.names
-    return names
-
-
 def _with_arrow_types(table: pa.Table) -> pd.DataFrame:
     frame: pd.DataFrame = table.to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
     return frame
-
-
-def find_separator(path: Path) -> str:
-    """The separator under which the first lines of a CSV file have the same number of fields, and the most of them."""
-    start = _start(path).decode("utf-8-sig", errors="replace")
-    return max(SEPARATORS, key=lambda separator: _agreement(start, separator))
-
-
-def _start(path: Path) -> bytes:
-    """The first bytes of a CSV file, if they can be text."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opened(path, "rb") as stream:
-            start: bytes = stream.read(1 << 16)
-    except (OSError, EOFError) as error:
-        raise EvenhandError(f"Cannot read the table {path}: {error}.") from error
-    if not start.strip():
-        raise EvenhandError(f"The table {path} is empty. Its first line must name the columns; export it once more.")
-    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise EvenhandError(f"Cannot read the table {path}: it is written in UTF-16. {AS_UTF8}")
-    if b"\0" in start:
-        raise EvenhandError(f"{path} is no table that can be read: it must be {READABLE}.")
-    return start
-
-
-def _agreement(text: str, separator: str) -> tuple[int, int]:
-    """How many of the first rows have as many fields as the header, and how many that are."""
-    try:
-        rows = [row for row, _ in zip(csv.reader(io.StringIO(text), delimiter=separator), range(21), strict=False)]
-    except csv.Error:
-        return 0, 0
-    fields = len(rows[0]) if rows else 0
-    return (sum(len(row) == fields for row in rows), fields) if fields > 1 else (0, fields)
 
 
 def saved_split(folder: Path, split: str | None) -> Path:
@@ -222,3 +125,14 @@ def _as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     whole = pc.and_(pc.equal(pc.floor(values), values), pc.less_equal(pc.abs(values), LARGEST_WHOLE))
     integers = pc.if_else(whole, values, 0).cast(pa.int64())
     return pc.if_else(whole, integers.cast(pa.string()), values.cast(pa.string()))
+
+
+def check_unique(columns: list[str]) -> None:
+    """Columns that share a name cannot be told apart."""
+    twice = repeated(columns)
+    if named := [name for name in twice if name.strip()]:
+        raise EvenhandError(f"The table has several columns called {', '.join(map(repr, named))}. Rename all but one.")
+    if twice:
+        raise EvenhandError(
+            "The table has several columns without a name. Name them in its first line, or remove all but one."
+        )

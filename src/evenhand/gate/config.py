@@ -8,12 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.data.attribute import repeated
 from evenhand.data.dataset import builtin_names
-from evenhand.data.toml_files import read_toml
-from evenhand.data.toml_places import Location, place_of
 from evenhand.errors import EvenhandError
 from evenhand.gate.failures import FOLDER
 from evenhand.gate.settings import CheckSettings
 from evenhand.mistakes import ended, first_mistake
+from evenhand.toml_files import Location, place_of, read_toml
 
 OUTPUTS = ("junit", "sarif", "markdown")
 

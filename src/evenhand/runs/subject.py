@@ -52,7 +52,7 @@ def as_dataset(data: Any, label: str | None, protected: list[str]) -> tuple[Data
             f"The data are a {type(data).__name__}: say which column the model predicts (label=…), or write a schema "
             "with `evenhand schema infer` and name that."
         )
-    from evenhand.data.infer import dataset_from
+    from evenhand.data.infer.schema import dataset_from
 
     dataset = dataset_from(data, label=label, protected=protected or None)
     return dataset, dataset.name

@@ -107,7 +107,7 @@ def _busy() -> Exception:
 
 def infer(path: Path, **options: Any) -> dict[str, Any]:
     """A schema for a table, and what was decided about its columns."""
-    from evenhand.data.infer import infer_file
+    from evenhand.data.infer.schema import infer_file
 
     inferred = infer_file(path, beside=path.parent, **options)
     return {
@@ -149,8 +149,7 @@ def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
     import gzip
     from itertools import islice
 
-    from evenhand.data.column_names import numbered
-    from evenhand.data.tables import find_separator
+    from evenhand.data.csv_files import find_separator, numbered
 
     separator = find_separator(path)
     with (

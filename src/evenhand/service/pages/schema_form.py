@@ -6,8 +6,8 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from evenhand.data.attribute import Attribute
+from evenhand.data.infer.schema_file import PASSES, value_text
 from evenhand.data.schema import Schema
-from evenhand.data.schema_text import PASSES, value_text
 from evenhand.errors import EvenhandError
 
 KINDS = {"category": "categories", "ordered": "categories in an order", "number": "number", "pass": "passed on"}

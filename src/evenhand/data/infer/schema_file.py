@@ -11,7 +11,7 @@ PASSES = "A model that reads it is given it as it stands; no search changes it."
 
 
 @dataclass(frozen=True)
-class Described:
+class TomlTable:
     """A table of a TOML file and what is said above it."""
 
     content: dict[str, Any]
@@ -19,15 +19,15 @@ class Described:
 
 
 @dataclass(frozen=True)
-class Suggested:
+class TomlSuggestion:
     """A line of a table that is commented out, for a person to fill in: its value as TOML, and what to do."""
 
     value: str
     hint: str
 
 
-def schema_text(
-    top: Described, label: Described, split: Described | None, attributes: list[Described], remark: str,
+def schema_toml(
+    top: TomlTable, label: TomlTable, split: TomlTable | None, attributes: list[TomlTable], remark: str,
     set_aside: dict[str, str],
 ) -> str:  # fmt: skip
     """The whole file: the table, the label, the split, the attributes, and the columns that are left out."""
@@ -40,22 +40,22 @@ def schema_text(
     return "\n".join(parts)
 
 
-def _section(header: str, described: Described) -> str:
+def _section(header: str, described: TomlTable) -> str:
     lines = "".join(comment(note) for note in described.notes)
     lines += f"{header}\n" if header else ""
     return lines + "".join(_line(key, value) for key, value in described.content.items())
 
 
 def _line(key: str, value: Any) -> str:
-    if isinstance(value, Suggested):
+    if isinstance(value, TomlSuggestion):
         return comment(f"{value.hint}\n{key} = {value.value}")
     return f"{key} = {value_text(value)}\n"
 
 
-def suggested_words(values: int) -> Suggested:
+def suggested_words(values: int) -> TomlSuggestion:
     """Words for codes, which mean nothing to a reader."""
     words = ", ".join(['"…"'] * values)
-    return Suggested(f"[{words}]", "What the codes mean, in the same order, for reports to say:")
+    return TomlSuggestion(f"[{words}]", "What the codes mean, in the same order, for reports to say:")
 
 
 def _left_out(column: str, reason: str) -> str:

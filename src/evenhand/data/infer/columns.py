@@ -8,12 +8,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER
-from evenhand.data.facts import LARGEST_INTEGER, MOST_CATEGORIES, PANDAS_MISSING, Facts
-from evenhand.data.infer_notation import odd_numbers
-from evenhand.data.infer_numbers import Wish, number_entry, numbers_in, short
-from evenhand.data.known_names import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, PROTECTED_NAMES, words_of
-from evenhand.data.known_orders import in_known_order
-from evenhand.data.schema_text import suggested_words
+from evenhand.data.infer.facts import LARGEST_INTEGER, MOST_CATEGORIES, Facts
+from evenhand.data.infer.numbers import Wish, number_entry, numbers_in, odd_numbers, short
+from evenhand.data.infer.schema_file import suggested_words
+from evenhand.data.infer.words import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, PROTECTED_NAMES, in_known_order, words_of
+from evenhand.data.notation import PANDAS_MISSING
 
 MOST_PROTECTED = 1000  # categories of a protected column, all of which are compared
 LEAST_COVER = 0.5  # of the rows, by the categories that are kept apart
@@ -31,7 +30,7 @@ INFINITE = ("inf", "infinity")
 
 
 @dataclass(frozen=True)
-class Found:
+class AttributeDraft:
     """A column that becomes an attribute: the fields that a schema gives it, and why."""
 
     entry: dict[str, Any]
@@ -39,21 +38,21 @@ class Found:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class Exclusion:
     """A column that a search cannot move in, and why; a model may still read it if it `passes`."""
 
     reason: str
     passes: bool = True
 
 
-def decide(facts: Facts, wish: Wish) -> Found | SetAside:
+def decide(facts: Facts, wish: Wish) -> AttributeDraft | Exclusion:
     """What to make of a column."""
     if reason := _no_information(facts):
-        return SetAside(reason)
+        return Exclusion(reason)
     if facts.numbers is not None:
         return _decide_numbers(facts, wish)
     if facts.type == "text" and (reason := odd_numbers(facts.values) or _no_category(facts)):
-        return SetAside(reason)
+        return Exclusion(reason)
     return _categories(facts, [], wish)
 
 
@@ -67,20 +66,20 @@ def _no_information(facts: Facts) -> str | None:
     return None
 
 
-def _decide_numbers(facts: Facts, wish: Wish) -> Found | SetAside:
+def _decide_numbers(facts: Facts, wish: Wish) -> AttributeDraft | Exclusion:
     numbers = numbers_in(facts)
     if facts.whole and np.abs(numbers).max() >= LARGEST_INTEGER:
-        return SetAside("its numbers are too large to count with; they look like identifiers")
+        return Exclusion("its numbers are too large to count with; they look like identifiers")
     if wish.step is None and wish.width is None:
         if reason := _dates(facts) or _identifier(facts):
-            return SetAside(reason)
+            return Exclusion(reason)
         if reason := _code_reason(facts):
             return _categories(facts, [reason], wish)
     entry, notes = number_entry(facts, wish)
     if facts.missing:
         entry["missing"] = {"value": missing_values(facts)}
         notes.append(f"{_missing_text(facts)} That is a value of its own: a model is given a missing number.")
-    return Found(entry, notes)
+    return AttributeDraft(entry, notes)
 
 
 def _identifier(facts: Facts) -> str | None:
@@ -154,7 +153,7 @@ def _no_category(facts: Facts) -> str | None:
     return None
 
 
-def _categories(facts: Facts, notes: list[str], wish: Wish) -> Found | SetAside:
+def _categories(facts: Facts, notes: list[str], wish: Wish) -> AttributeDraft | Exclusion:
     groups = _spelled(facts)
     count = {value: sum(facts.counts[i] for i in rows) for value, rows in groups.items()}
     order, kind, reason = _order(facts, list(groups))
@@ -163,7 +162,7 @@ def _categories(facts: Facts, notes: list[str], wish: Wish) -> Found | SetAside:
     listed, rest = _kept(order, count, most)
     cover = sum(count[value] for value in listed) / max(facts.present, 1)
     if len(order) > most and cover < LEAST_COVER:
-        return SetAside(
+        return Exclusion(
             f"it has {len(order):,} different values, and the {len(listed)} commonest cover {cover:.0%} of the rows"
         )
     categories: list[str | list[str]] = [_one_or_all(_spellings(facts, value, groups[value])) for value in listed]
@@ -178,7 +177,7 @@ def _categories(facts: Facts, notes: list[str], wish: Wish) -> Found | SetAside:
         entry["missing"] = {"value": missing_values(facts), "code": len(categories)}
         entry["domain"] = [0, len(categories)]
         notes.append(f"{_missing_text(facts)} That is a category of its own.")
-    return Found(entry, notes)
+    return AttributeDraft(entry, notes)
 
 
 def _spelled(facts: Facts) -> dict[str, list[int]]:

@@ -1,20 +1,80 @@
-"""What to say of columns that seem to belong together, but are separate attributes: a person must decide."""
+"""From columns to attributes: columns that belong together become one; of those that may, a person is told."""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.data.infer_attributes import Attributes
-from evenhand.data.infer_groups import excluding
-from evenhand.data.infer_pairs import Said, is_decided, said
+from evenhand.data.infer.columns import AttributeDraft, Exclusion
+from evenhand.data.infer.groups import excluding, find_groups
+from evenhand.data.infer.pairs import ColumnReading, find_pairs, is_decided, reading_of
+from evenhand.data.infer.schema_file import PASSES, quoted
 from evenhand.data.notation import Notation
-from evenhand.data.schema_text import quoted
 from evenhand.data.tables import text_column
 
 NEARLY = 0.01  # of the rows may be otherwise
 FEWEST_CHANGES = 10  # in the order of a number, if the other column were shuffled
 YES, NO = frozenset(["1", "y", "yes", "t", "true"]), frozenset(["0", "n", "no", "f", "false"])
 NUMERIC = ("integer", "float", "boolean")
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """The attributes of a table by key: a column, or the start of the names of several."""
+
+    found: dict[str, AttributeDraft] = field(default_factory=dict)  # in the order of the table, those that pass too
+    passed: dict[str, str] = field(default_factory=dict)  # by column: why no search moves in it
+    set_aside: dict[str, str] = field(default_factory=dict)  # by column: why it is no attribute
+    home: dict[str, str] = field(default_factory=dict)  # by column: the key of the attribute that it is part of
+
+    @property
+    def searched(self) -> list[str]:
+        """The keys of the attributes that a search may move in, or compare."""
+        return [key for key in self.found if key not in self.passed]
+
+    def categories_together(self, key: str) -> list[str]:
+        """The categories of an attribute that stands in columns of 0 and 1; none of another."""
+        entry = self.found[key].entry
+        return list(entry["categories"][: len(entry["columns"])]) if "columns" in entry else []
+
+
+def attributes_of(
+    frame: pd.DataFrame, decisions: dict[str, AttributeDraft | Exclusion], notation: Notation | None
+) -> Attributes:
+    """The attributes that columns make, after each has been looked at by itself."""
+    groups = {column: group for group in find_groups(frame, decisions) for column in group.columns}
+    founds = {
+        groups[column].name if column in groups else column: groups[column].found if column in groups else decision
+        for column, decision in decisions.items()
+        if isinstance(decision, AttributeDraft)
+    }
+    pairs = find_pairs(frame, founds, notation)
+    base_of = {other.name: base for base, others in pairs.items() for other in others}
+    attributes = Attributes()
+    for position, (column, decision) in enumerate(decisions.items(), 1):
+        if isinstance(decision, Exclusion):
+            _pass(attributes, column if column.strip() else f"column {position}", decision)
+            continue
+        key = groups[column].name if column in groups else column
+        attributes.home[column] = base_of.get(key, key)
+        if key not in base_of:
+            attributes.found.setdefault(key, founds[key])
+    for key, others in pairs.items():
+        for other in others:
+            founds[key].entry.setdefault("along", {}).update(other.values)
+            founds[key].notes.append(other.note)
+    return attributes
+
+
+def _pass(attributes: Attributes, column: str, decision: Exclusion) -> None:
+    if not decision.passes:
+        attributes.set_aside[column] = decision.reason
+        return
+    reason = decision.reason[0].upper() + decision.reason[1:]
+    attributes.passed[column] = decision.reason
+    attributes.found[column] = AttributeDraft({"kind": "pass"}, [f"{reason}. {PASSES}"])
+    attributes.home[column] = column
 
 
 def remarks_on(
@@ -27,7 +87,7 @@ def remarks_on(
 def _decided(frame: pd.DataFrame, attributes: Attributes, protected: list[str], notation: Notation | None) -> list[str]:
     if not protected:
         return []
-    each = {key: said(key, frame, attributes.found[key], notation) for key in attributes.searched}
+    each = {key: reading_of(key, frame, attributes.found[key], notation) for key in attributes.searched}
     remarks = []
     for key in protected:
         others = [name for name, other in each.items() if name != key and _follows(each[key], other)]
@@ -42,7 +102,7 @@ def _decided(frame: pd.DataFrame, attributes: Attributes, protected: list[str], 
     return remarks
 
 
-def _follows(base: Said, other: Said) -> bool:
+def _follows(base: ColumnReading, other: ColumnReading) -> bool:
     """Whether one decides the other: by its values or, where nearly each row has its own, by their order."""
     if is_decided(base, other, NEARLY):
         return True
@@ -57,7 +117,7 @@ def _follows(base: Said, other: Said) -> bool:
     return by_chance >= FEWEST_CHANGES and _changes(ranks[order]) <= 0.05 * by_chance
 
 
-def _ranks(other: Said) -> NDArray[np.float64]:
+def _ranks(other: ColumnReading) -> NDArray[np.float64]:
     """(rows,) the numbers of a number, else a number for each value."""
     if other.attribute.kind != "number":
         return other.read_numbers.astype(np.float64)

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from evenhand.data.attribute import Attribute
 from evenhand.data.decoding import values_of
-from evenhand.data.facts import MOST_CATEGORIES
-from evenhand.data.infer_columns import Found
-from evenhand.data.infer_groups import TOLERATED, looked_at, rows_have
-from evenhand.data.known_names import words_of
+from evenhand.data.infer.columns import AttributeDraft
+from evenhand.data.infer.facts import MOST_CATEGORIES
+from evenhand.data.infer.groups import TOLERATED, looked_at, rows_have
+from evenhand.data.infer.schema_file import TomlSuggestion
+from evenhand.data.infer.words import words_of
 from evenhand.data.notation import USUAL, Notation
 from evenhand.data.raw import cells_of
-from evenhand.data.schema_text import Suggested
 from evenhand.data.tables import text_column
 
 FEWEST_BREAKS = 10  # rows that would not fit if the other column were shuffled; fewer may be chance
@@ -36,7 +36,7 @@ class Companion:
 
 
 @dataclass(frozen=True)
-class Said:
+class ColumnReading:
     """What a column, or a group of columns of 0 and 1, says in each row."""
 
     name: str
@@ -66,13 +66,15 @@ class Said:
         return _keys(pd.Series(values_of(self.attribute)))
 
 
-def find_pairs(frame: pd.DataFrame, found: dict[str, Found], notation: Notation | None) -> dict[str, list[Companion]]:
+def find_pairs(
+    frame: pd.DataFrame, found: dict[str, AttributeDraft], notation: Notation | None
+) -> dict[str, list[Companion]]:
     """By column or group: those that it decides, which become part of its attribute.
 
     The one that decides has more values, or is text where both have as many, or comes first. A table without a
     notation is not of a CSV file.
     """
-    each = [said(key, frame, decision, notation) for key, decision in found.items()]
+    each = [reading_of(key, frame, decision, notation) for key, decision in found.items()]
     each.sort(key=lambda one: (-one.distinct, not one.is_text, bool(one.attribute.columns)))
     companions: dict[str, list[Companion]] = {}
     taken: set[str] = set()
@@ -86,10 +88,12 @@ def find_pairs(frame: pd.DataFrame, found: dict[str, Found], notation: Notation 
     return companions
 
 
-def said(key: str, frame: pd.DataFrame, decision: Found, notation: Notation | None) -> Said:
+def reading_of(key: str, frame: pd.DataFrame, decision: AttributeDraft, notation: Notation | None) -> ColumnReading:
     """What the columns of a decision say."""
     plain = {
-        name: value for name, value in decision.entry.items() if name != "along" and not isinstance(value, Suggested)
+        name: value
+        for name, value in decision.entry.items()
+        if name != "along" and not isinstance(value, TomlSuggestion)
     }
     attribute = Attribute.model_validate({"name": key} | plain)
     if attribute.columns:
@@ -97,11 +101,11 @@ def said(key: str, frame: pd.DataFrame, decision: Found, notation: Notation | No
         values, places = np.unique(codes, return_inverse=True)
         read = {name: _read(name, frame, attribute, notation)[1] for name in attribute.columns}
         numbers = places.astype(np.int64)
-        return Said(key, attribute, numbers, values.tolist(), read, numbers, len(values))
+        return ColumnReading(key, attribute, numbers, values.tolist(), read, numbers, len(values))
     cells, read_cells = _read(key, frame, attribute, notation)
     which, own = pd.factorize(cells, use_na_sentinel=False)
     read_numbers, _ = pd.factorize(read_cells, use_na_sentinel=False)
-    return Said(
+    return ColumnReading(
         key, attribute, which.astype(np.int64), _keys(pd.Series(own)), {key: read_cells},
         read_numbers.astype(np.int64), read_cells.nunique(),
     )  # fmt: skip
@@ -121,7 +125,7 @@ def _read(column: str, frame: pd.DataFrame, attribute: Attribute, notation: Nota
     ]
 
 
-def _plausible(base: Said, other: Said) -> bool:
+def _plausible(base: ColumnReading, other: ColumnReading) -> bool:
     """Whether it is likely by names and numbers of values that one says the other in other words."""
     one_to_one = base.distinct == other.read_distinct
     about_the_same = bool(_subjects(base.name) & _subjects(other.name))
@@ -130,7 +134,7 @@ def _plausible(base: Said, other: Said) -> bool:
     return (code_and_name or about_the_same) and (other.read_distinct <= most or bool(other.attribute.columns))
 
 
-def is_decided(base: Said, other: Said, tolerated: float) -> bool:
+def is_decided(base: ColumnReading, other: ColumnReading, tolerated: float) -> bool:
     """Whether one decides the other but for a share of the rows that have a value, by more than chance."""
     rows = len(base.numbers)
     if breaks(base.numbers[:FIRST_LOOK], other.read_numbers[:FIRST_LOOK]) > tolerated * rows:
@@ -161,7 +165,7 @@ def _subjects(name: str) -> set[str]:
     return {word for word in words_of(name) if len(word) > 1} - NO_SUBJECT
 
 
-def _pair(base: Said, other: Said) -> Companion | None:
+def _pair(base: ColumnReading, other: ColumnReading) -> Companion | None:
     """The companion with its value for each code; None where one cannot be known."""
     attribute = base.attribute
     if attribute.size > MOST_VALUES:
@@ -185,7 +189,7 @@ def _pair(base: Said, other: Said) -> Companion | None:
     return Companion(other.name, values, _note(other, len(base.numbers) - int(counts.sum()), guessed))
 
 
-def _note(other: Said, wrong: int, guessed: int) -> str:
+def _note(other: ColumnReading, wrong: int, guessed: int) -> str:
     verb, it = ("go", "they follow") if len(other.read) > 1 else ("goes", "it follows")
     columns = " and ".join(f"'{column}'" for column in other.read)
     if len(other.read) > 3:

@@ -1,15 +1,18 @@
-"""Where things stand in a TOML file, so that an error can say its line and column.
+"""TOML files that people write: reading them, and where things stand in them, so that an error can say line and column.
 
 `tomllib` says what a file means but not where. This reads a file that `tomllib` has accepted once more and notes the
 place of each key, table and entry of a list; it need not find mistakes.
 """
 
 import re
+import tomllib
 from contextlib import suppress
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evenhand.errors import EvenhandError
 
 Location = tuple[int | str, ...]
-
 BLANK = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 STRINGS = [  # multi-line strings first: they begin like empty ones
@@ -21,7 +24,7 @@ STRINGS = [  # multi-line strings first: they begin like empty ones
 PLAIN_VALUE = re.compile(r"[^,\]}#\n]*")
 
 
-class Place(NamedTuple):
+class FilePosition(NamedTuple):
     """A line and a column, both counted from 1."""
 
     line: int
@@ -31,7 +34,7 @@ class Place(NamedTuple):
         return f"line {self.line}, column {self.column}"
 
 
-def place_of(text: str, location: Location) -> Place | None:
+def place_of(text: str, location: Location) -> FilePosition | None:
     """Where a location stands; where it is absent, the innermost table that should hold it; None for the whole file."""
     offsets = _offsets(text)
     while location and location not in offsets:
@@ -39,7 +42,7 @@ def place_of(text: str, location: Location) -> Place | None:
     return place_at(text, offsets[location]) if location else None
 
 
-def keys_at(text: str, location: Location) -> list[str]:
+def keys_in_file(text: str, location: Location) -> list[str]:
     """The keys of the table at a location."""
     depth = len(location)
     keys = [place[depth] for place in _offsets(text) if place[:depth] == location and len(place) == depth + 1]
@@ -53,10 +56,10 @@ def _offsets(text: str) -> dict[Location, int]:
     return reader.offsets
 
 
-def place_at(text: str, offset: int) -> Place:
+def place_at(text: str, offset: int) -> FilePosition:
     """The line and column of a character."""
     before = text[:offset]
-    return Place(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+    return FilePosition(before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
 
 
 class _Reader:
@@ -164,3 +167,22 @@ class _Reader:
             raise ValueError(f"unexpected text at {place_at(self.text, self.position)}")
         self.position = found.end()
         return found.group()
+
+
+def read_toml(path: Path, what: str) -> tuple[dict[str, Any], str]:
+    """The content of a file and its text, for `place_of`; `what` names the file in errors: "gate file"."""
+    try:
+        written = path.read_bytes()
+    except OSError as error:
+        raise EvenhandError(f"Cannot read the {what} {path}: {error.strerror}.") from error
+    try:
+        text = written.decode("utf-8").replace("\r\n", "\n")
+        return tomllib.loads(text), text
+    except UnicodeDecodeError as error:
+        before = written[: error.start].decode("utf-8")
+        reason = f"{place_at(before, len(before))} is not UTF-8"
+    except tomllib.TOMLDecodeError as error:
+        reason = str(error).replace("(at end of document)", f"(at {place_at(text, len(text.rstrip()))})")
+    except RecursionError:
+        reason = "its lists or tables lie too deep in one another"
+    raise EvenhandError(f"The {what} {path} is not valid TOML: {reason}.")

@@ -10,21 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.data.column_names import check_unique, column_called, is_nameless, unique_names
+from evenhand.data.csv_files import find_separator, header_note, is_csv, is_nameless
 from evenhand.data.dataset import Dataset, encode, sampling_weights
-from evenhand.data.facts import facts_of
-from evenhand.data.infer_attributes import Attributes, attributes_of
-from evenhand.data.infer_columns import Found, SetAside, decide
-from evenhand.data.infer_label import infer_label, infer_protected
-from evenhand.data.infer_notation import find_notation
-from evenhand.data.infer_numbers import Wish
-from evenhand.data.infer_remarks import remarks_on
-from evenhand.data.infer_split import find_split
+from evenhand.data.infer.attributes import Attributes, attributes_of, remarks_on
+from evenhand.data.infer.columns import AttributeDraft, Exclusion, decide
+from evenhand.data.infer.facts import facts_of
+from evenhand.data.infer.numbers import Wish, find_notation
+from evenhand.data.infer.roles import find_split, infer_label, infer_protected
+from evenhand.data.infer.schema_file import TomlTable, schema_toml
 from evenhand.data.notation import USUAL, Notation
 from evenhand.data.schema import Schema
-from evenhand.data.schema_text import Described, schema_text
-from evenhand.data.tables import as_frame, find_separator, header_note, is_csv, read_table, saved_split
-from evenhand.errors import EvenhandError
+from evenhand.data.tables import as_frame, check_unique, read_table, saved_split
+from evenhand.errors import EvenhandError, unknown_name
 
 MANY_VALUES = 100
 SHOWN_NAMES = 20  # of columns that are left out
@@ -62,7 +59,7 @@ class Inferred:
 
 
 @dataclass(frozen=True)
-class Request:
+class InferenceRequest:
     """What the user says about a table."""
 
     label: str
@@ -75,7 +72,7 @@ class Request:
     drop: Sequence[str] = ()  # not these
     weight: str | None = None
 
-    def for_columns(self, columns: list[str]) -> "Request":
+    def for_columns(self, columns: list[str]) -> "InferenceRequest":
         """The same, with the columns that the names mean; a name that means none is an error.
 
         Protected names are left as they are: they may mean several columns together.
@@ -134,7 +131,7 @@ def infer_schema(
     they are guessed by their names. `columns` are the only ones to look at beside the label; those of `drop` are not.
     `weight` names a column of sampling weights.
     """
-    request = Request(label, protected, favourable, bins, widths or {}, steps or {}, columns, drop, weight)
+    request = InferenceRequest(label, protected, favourable, bins, widths or {}, steps or {}, columns, drop, weight)
     return _infer(as_frame(frame), request, {"name": name, "file": file})
 
 
@@ -156,7 +153,7 @@ def infer_file(
     frame = read_table(path, separator)
     where = os.path.relpath(path, beside) if beside is not None else path.name
     top = {"name": name or path.name.partition(".")[0] or "table", "file": Path(where).as_posix()}
-    request = Request(label, protected, favourable, bins, widths or {}, steps or {}, columns, drop, weight)
+    request = InferenceRequest(label, protected, favourable, bins, widths or {}, steps or {}, columns, drop, weight)
     note = header_note(path, separator) if from_csv else None
     return _infer(frame, request, top | ({"separator": separator} if from_csv else {}), note)
 
@@ -167,7 +164,7 @@ def dataset_from(frame: Any, label: str, protected: Sequence[str] | None = None,
     return encode(infer_schema(frame, label, protected, **options).schema, frame)
 
 
-def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], note: str | None = None) -> Inferred:
+def _infer(frame: pd.DataFrame, request: InferenceRequest, top: dict[str, str], note: str | None = None) -> Inferred:
     """What `infer_schema` gives; a CSV file has a separator and with it a notation. `note` is about its header."""
     request = _check(frame, request)
     kept = request.kept(list(map(str, frame.columns)))
@@ -196,11 +193,11 @@ def _infer(frame: pd.DataFrame, request: Request, top: dict[str, str], note: str
     names = unique_names(list(found))
     about = _about(len(frame), guessed, [names[key] for key in protected], notation or USUAL)
     together = remarks_on(frame, attributes, protected, notation)
-    text = schema_text(
-        Described(top, [*about, *remarks, *together]),
-        Described(label, label_notes),
+    text = schema_toml(
+        TomlTable(top, [*about, *remarks, *together]),
+        TomlTable(label, label_notes),
         None if split is None else split[1],
-        [Described(_named(names[key], key, decision), decision.notes) for key, decision in found.items()],
+        [TomlTable(_named(names[key], key, decision), decision.notes) for key, decision in found.items()],
         IMPOSSIBLE,
         attributes.set_aside,
     )
@@ -217,7 +214,7 @@ def _remarks(note: str | None, left_out: list[str]) -> list[str]:
     return remarks
 
 
-def _check(frame: pd.DataFrame, request: Request) -> Request:
+def _check(frame: pd.DataFrame, request: InferenceRequest) -> InferenceRequest:
     """The request with the columns that it means, if they are there and the table has rows."""
     columns = [str(column) for column in frame.columns]
     check_unique(columns)
@@ -233,7 +230,7 @@ def _check(frame: pd.DataFrame, request: Request) -> Request:
     return request
 
 
-def _protected(request: Request, columns: list[str], attributes: Attributes) -> list[str]:
+def _protected(request: InferenceRequest, columns: list[str], attributes: Attributes) -> list[str]:
     """The keys of the attributes to protect: named by a column, by what several columns share, or guessed."""
     if not request.protected:
         return infer_protected({key: attributes.categories_together(key) for key in attributes.searched})
@@ -252,7 +249,7 @@ def _protected(request: Request, columns: list[str], attributes: Attributes) -> 
     return list(keys)
 
 
-def _check_use(request: Request, attributes: Attributes) -> None:
+def _check_use(request: InferenceRequest, attributes: Attributes) -> None:
     """Steps and widths are for numbers, and there must be something to search over."""
     unsearched = attributes.passed | attributes.set_aside
     for column in [*request.widths, *request.steps]:
@@ -279,19 +276,19 @@ def _useless(column: str, reason: str, *, protected: bool) -> EvenhandError:
     return EvenhandError(f"The column '{column}' cannot be used: {reason}. {remedy}")
 
 
-def _decided(column: pd.Series, wish: Wish, notation: Notation | None) -> Found | SetAside:
+def _decided(column: pd.Series, wish: Wish, notation: Notation | None) -> AttributeDraft | Exclusion:
     if is_nameless(str(column.name)):
-        return SetAside("it has no name in the table", passes=False)
+        return Exclusion("it has no name in the table", passes=False)
     if column.dtype.kind == "c":
-        return SetAside("it holds complex numbers", passes=False)
+        return Exclusion("it holds complex numbers", passes=False)
     try:
         facts = facts_of(column, from_csv=notation is not None, notation=notation or USUAL)
     except EvenhandError:
-        return SetAside("it holds lists, records or other values that are no text, number or boolean", passes=False)
+        return Exclusion("it holds lists, records or other values that are no text, number or boolean", passes=False)
     return decide(facts, wish)
 
 
-def _note_many_values(decision: Found) -> None:
+def _note_many_values(decision: AttributeDraft) -> None:
     low, high = decision.entry.get("domain", (0, 0))
     if high - low >= MANY_VALUES:
         decision.notes.append(
@@ -299,7 +296,7 @@ def _note_many_values(decision: Found) -> None:
         )
 
 
-def _named(name: str, column: str, decision: Found) -> dict[str, Any]:
+def _named(name: str, column: str, decision: AttributeDraft) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": name}
     if column != name and "columns" not in decision.entry:
         entry["column"] = column
@@ -322,3 +319,30 @@ def _about(rows: int, guessed: bool, protected: list[str], notation: Notation) -
     else:
         notes.append("No attribute is marked as protected: write protected = true where one should be.")
     return notes if notation == USUAL else [*notes, f"{notation}: please check."]
+
+
+def unique_names(columns: list[str]) -> dict[str, str]:
+    """The names of attributes by column: without commas."""
+    names: dict[str, str] = {}
+    for column in columns:
+        name = wanted = " ".join(column.replace(",", " ").split()) or "column"
+        number = 2
+        while name in names.values():
+            name, number = f"{wanted} {number}", number + 1
+        names[column] = name
+    return names
+
+
+def column_called(wanted: str, columns: list[str]) -> str:
+    """The column that is meant: its own name, or that of its attribute, which has no commas."""
+    if wanted in columns:
+        return wanted
+    names = unique_names(columns)
+    if meant := [column for column, name in names.items() if name == wanted]:
+        return meant[0]
+    for column, name in names.items():
+        if wanted in [part.strip() for part in column.split(",")]:
+            raise EvenhandError(
+                f"There is no column '{wanted}'. Since commas separate names, write '{name}' for the column '{column}'."
+            )
+    raise unknown_name("column", wanted, columns)

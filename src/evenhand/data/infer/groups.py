@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.data.facts import PANDAS_MISSING
-from evenhand.data.infer_columns import MOST_WORDS, Found, SetAside
-from evenhand.data.known_names import FAMILIES, FILLERS, is_about, words_of
-from evenhand.data.schema_text import suggested_words
+from evenhand.data.infer.columns import MOST_WORDS, AttributeDraft, Exclusion
+from evenhand.data.infer.schema_file import suggested_words
+from evenhand.data.infer.words import FAMILIES, FILLERS, is_about, words_of
+from evenhand.data.notation import PANDAS_MISSING
 from evenhand.data.tables import text_column
 
 CODE = re.compile(r"\d+(?:\.0)?")
@@ -25,12 +25,12 @@ MOST_SEARCHED = 200  # columns that share a word, among which those that exclude
 
 
 @dataclass(frozen=True)
-class Group:
+class ColumnGroup:
     """Columns that share a part of their names, of which a row has a 1 in one."""
 
     name: str
     columns: list[str]
-    found: Found
+    found: AttributeDraft
 
 
 @dataclass(frozen=True)
@@ -72,38 +72,38 @@ class _Candidate:
         return " or ".join(self.ends[:4]) + (" or others" if len(self.ends) > 4 else "")
 
 
-_Part = tuple[_Candidate, Found]
+_Part = tuple[_Candidate, AttributeDraft]
 
 
-def find_groups(frame: pd.DataFrame, decisions: dict[str, Found | SetAside]) -> list[Group]:
+def find_groups(frame: pd.DataFrame, decisions: dict[str, AttributeDraft | Exclusion]) -> list[ColumnGroup]:
     """The groups among the columns that were found to have two values; larger ones first.
 
     First all columns that share a part of their names are tried together, then those among them that exclude each
     other: race_self_reported does not keep race_black and race_white apart.
     """
     flags = find_flags(frame, decisions)
-    groups: list[Group] = []
+    groups: list[ColumnGroup] = []
     taken: set[str] = set()
     for parts in (_as_a_whole, _apart):
         for candidate in _candidates(list(flags)):
             for part, found in parts(candidate, flags, taken):
                 used = {*map(str, frame.columns), *(group.name for group in groups)}
                 name = part.name if part.name not in used else f"{part.name} columns"
-                groups.append(Group(name, part.columns, found))
+                groups.append(ColumnGroup(name, part.columns, found))
                 taken |= set(part.columns)
     return groups
 
 
-def find_flags(frame: pd.DataFrame, decisions: dict[str, Found | SetAside]) -> dict[str, Flag]:
+def find_flags(frame: pd.DataFrame, decisions: dict[str, AttributeDraft | Exclusion]) -> dict[str, Flag]:
     """The columns that say nothing but 0 and 1, by name."""
     flags = {}
     for column, decision in decisions.items():
-        if isinstance(decision, Found) and (flag := _flag(frame[column], decision)) is not None:
+        if isinstance(decision, AttributeDraft) and (flag := _flag(frame[column], decision)) is not None:
             flags[column] = flag
     return flags
 
 
-def _flag(column: pd.Series, decision: Found) -> Flag | None:
+def _flag(column: pd.Series, decision: AttributeDraft) -> Flag | None:
     entry = decision.entry
     if entry["kind"] != "category" or entry["type"] not in ("integer", "float", "boolean"):
         return None
@@ -210,7 +210,7 @@ def _is_sure(ones: NDArray[np.bool_], others: NDArray[np.bool_]) -> bool:
     return bool(one_each >= 1 - TOLERATED or not avoided.any())
 
 
-def _group(candidate: _Candidate, flags: list[Flag]) -> Found | None:
+def _group(candidate: _Candidate, flags: list[Flag]) -> AttributeDraft | None:
     """The attribute that columns of 0 and 1 are together; None where they are not one."""
     kinds = {flag.kind for flag in flags}
     if len(kinds) > 1 and "boolean" in kinds:
@@ -235,7 +235,7 @@ def _group(candidate: _Candidate, flags: list[Flag]) -> Found | None:
     entry: dict[str, Any] = {"columns": candidate.columns, "kind": "category", "type": kind, "categories": categories}
     if all(map(CODE.fullmatch, candidate.ends)) and len(categories) <= MOST_WORDS:
         entry["words"] = suggested_words(len(categories))
-    return Found(entry, notes)
+    return AttributeDraft(entry, notes)
 
 
 def rows_have(count: int) -> str:

@@ -1,13 +1,14 @@
-"""Which label is the favourable one, and which attributes are protected: guesses that say that they are guesses."""
+"""The parts that columns play: the label and its favourable value, who is protected, which rows train."""
 
 import re
 from typing import Any
 
 import pandas as pd
 
-from evenhand.data.facts import Facts, facts_of
-from evenhand.data.infer_columns import shown
-from evenhand.data.known_names import (
+from evenhand.data.infer.columns import shown
+from evenhand.data.infer.facts import Facts, facts_of
+from evenhand.data.infer.schema_file import TomlSuggestion, TomlTable, suggested_words, value_text
+from evenhand.data.infer.words import (
     BAD,
     BAD_NAMES,
     FAMILIES,
@@ -19,11 +20,17 @@ from evenhand.data.known_names import (
     plain,
     words_of,
 )
-from evenhand.data.schema_text import Suggested, suggested_words, value_text
+from evenhand.data.tables import text_column
 from evenhand.errors import EvenhandError, unknown_name
 
 MOST_LABELS = 20
 NUMBER = re.compile(r"[+-]?\d+")
+NAMES = frozenset(["split", "set", "subset", "partition", "dataset", "fold", "part"])
+TRAIN = frozenset(["train", "training", "trn"])
+HELD_OUT = frozenset(
+    ["test", "testing", "tst", "valid", "validation", "val", "dev", "holdout", "hold-out", "hold_out", "heldout",
+     "held-out", "held_out", "eval", "evaluation"]
+)  # fmt: skip
 
 
 def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, Any], list[str]]:
@@ -55,7 +62,7 @@ def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, An
     return label | {"favourable": chosen}, [f"Rows: {counts}.", reason]
 
 
-def _favourable(facts: Facts, wanted: str | None) -> tuple[str | Suggested, str]:
+def _favourable(facts: Facts, wanted: str | None) -> tuple[str | TomlSuggestion, str]:
     if wanted is not None:
         if wanted not in facts.values:
             raise unknown_name(f"value of the label '{facts.name}' called", wanted, facts.values)
@@ -69,7 +76,7 @@ def _favourable(facts: Facts, wanted: str | None) -> tuple[str | Suggested, str]
         return good[0], f"That {shown(good[0])} is favourable {check}."
     hint = "Take away the # and name the value that people hope for:"
     reason = "Which value is favourable is not known: please write it into the schema."
-    return Suggested(value_text(facts.values[-1]), hint), reason
+    return TomlSuggestion(value_text(facts.values[-1]), hint), reason
 
 
 def infer_protected(columns: dict[str, list[str]]) -> list[str]:
@@ -86,3 +93,16 @@ def _is_protected(name: str, categories: list[str]) -> bool:
     kinds = FAMILIES.values()
     together = categories and any(all(is_about(each, kind | {"other"}) for each in categories) for kind in kinds)
     return bool(together) or any(is_about(name, kind) for kind in kinds)
+
+
+def find_split(frame: pd.DataFrame, taken: list[str]) -> tuple[str, TomlTable] | None:
+    """The column of the table's own split, if there is one, and the split's table in a schema."""
+    for column in map(str, frame.columns):
+        if column in taken or not words_of(column) & NAMES:
+            continue
+        values = list(text_column(frame[column]).fillna("").str.strip().unique())
+        train = [value for value in values if plain(value) in TRAIN]
+        if train and len(values) > len(train) and {plain(value) for value in values} <= TRAIN | HELD_OUT:
+            note = f"The table's own split: rows whose column is {' or '.join(map(shown, train))} train."
+            return column, TomlTable({"column": column, "train": train[0] if len(train) == 1 else train}, [note])
+    return None

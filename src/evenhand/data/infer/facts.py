@@ -9,22 +9,15 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evenhand.data.notation import USUAL, Notation
+from evenhand.data.notation import BOOLEANS, PANDAS_MISSING, USUAL, Notation
 from evenhand.data.tables import text_column
 
 Type = Literal["text", "category", "integer", "float", "boolean", "date"]
-
-# What pandas.read_csv takes for a missing value, so that a model that was trained on the file never saw the text.
-PANDAS_MISSING = frozenset(
-    ["#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-     "NULL", "NaN", "None", "n/a", "nan", "null"]
-)  # fmt: skip
 # What else people write for it, which counts only where all other values are numbers.
 OTHER_MARKERS = frozenset(
     ["?", "-", "--", ".", "..", "*", "na", "n.a.", "n/a", "nan", "null", "none", "nil", "missing", "unknown", "inf",
      "-inf", "infinity", "-infinity", "#div/0!", "#value!"]
 )  # fmt: skip
-BOOLEANS = frozenset(["true", "false"])
 LARGEST_INTEGER = 2**63 - 1
 MOST_CATEGORIES = 40
 DATE = re.compile(
