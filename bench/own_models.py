@@ -131,7 +131,7 @@ def _networks(data: Dataset, codes: Tensor) -> dict[str, tuple[Callable[[], Any]
     import lightgbm
     import onnxruntime
 
-    from evenhand.models.adapters.feature_matrix import Features
+    from evenhand.models.adapters.features.matrix import Features
 
     cases: dict[str, tuple[Callable[[], Any], Classifier]] = {}
     matrix = Features(data, "onehot")(codes).detach()

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from evenhand.methods.text_adf import Rule
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 from evenhand.search.draws import Draws
 from evenhand.search.recorder import PHASES
 from evenhand.search.text_space import Marked

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from evenhand.errors import EvenhandError
     from evenhand.gate.check import DiscriminationFound, assert_fair
     from evenhand.models.adapters.base import Adapter, FrameAdapter
-    from evenhand.models.conformance import conformance
     from evenhand.models.repaired import RepairedModel, load_repaired
+    from evenhand.models.trial import conformance
     from evenhand.runs.audit import Audit, audit
     from evenhand.runs.measure import Measurement, measure_table
     from evenhand.runs.mlflow_log import log_mlflow
@@ -71,7 +71,7 @@ _HOMES = {
     "assert_fair": "evenhand.gate.check",
     "audit": "evenhand.runs.audit",
     "audit_text": "evenhand.runs.text_audit",
-    "conformance": "evenhand.models.conformance",
+    "conformance": "evenhand.models.trial",
     "dataset_from": "evenhand.data.infer.schema",
     "infer_schema": "evenhand.data.infer.schema",
     "load_corpus": "evenhand.text.corpus",

@@ -14,8 +14,8 @@ from evenhand.choices import Swap
 from evenhand.errors import EvenhandError
 from evenhand.methods.registry import TEXT_DEFAULT, TEXT_METHODS, make_text_method
 from evenhand.methods.text_adf import TextADF
-from evenhand.models import text_classifier
-from evenhand.models.recurrent import Cell
+from evenhand.models.text import classifier as text_classifier
+from evenhand.models.text.recurrent import Cell
 from evenhand.search import search as search_module
 from evenhand.search.check import Checked
 from evenhand.search.recorder import Findings, Phase, Recorder

@@ -10,7 +10,7 @@ from evenhand.methods.boundary import Boundary
 from evenhand.methods.registry import TEXT_METHODS, make_text_method
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
 from evenhand.methods.text_moves import TextWalk
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.search.check import check
 from evenhand.search.draws import Draws
 from evenhand.search.text_space import TextSpace

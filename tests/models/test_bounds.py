@@ -21,7 +21,7 @@ from evenhand.models.bounds import (
     worst_logits,
 )
 from evenhand.models.network import FeedForward
-from evenhand.models.recurrent import Cell, Recurrent
+from evenhand.models.text.recurrent import Cell, Recurrent
 
 CELLS: tuple[Cell, Cell] = ("lstm", "gru")
 ROUNDING = 1e-5  # of the test's own float32 sums

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.conformance import conformance
+from evenhand.models.trial import conformance
 from tests.worlds.schemas import dataset_of, network_of, schema_of
 
 

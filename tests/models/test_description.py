@@ -13,11 +13,11 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.description import open_described
-from evenhand.models.adapters.feature_entries import FeatureEntry
-from evenhand.models.adapters.feature_matrix import Features
-from evenhand.models.adapters.features import wrap_module
-from evenhand.models.conformance import conformance
+from evenhand.models.adapters.features.entries import FeatureEntry
+from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.torch.networks import wrap_module
 from evenhand.models.loading import load_module
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, features_and_label, people
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
@@ -136,7 +136,7 @@ def test_one_score_has_no_order_of_classes(tmp_path: Path) -> None:
 def test_an_address_is_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     monkeypatch.setattr(
-        "evenhand.models.adapters.http_endpoint.open_described_endpoint", lambda *given: seen.append(given[1:])
+        "evenhand.models.adapters.http.endpoint.open_described_endpoint", lambda *given: seen.append(given[1:])
     )
     path = described(tmp_path, 'url = "https://models.example/score"\nbatch = 100')
     open_described(DATA, path, None)

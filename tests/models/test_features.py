@@ -13,11 +13,11 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import Decoder, numbers_of
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.feature_entries import FeatureEntry
-from evenhand.models.adapters.feature_matrix import Features
-from evenhand.models.adapters.features import wrap_module
+from evenhand.models.adapters.features.entries import FeatureEntry
+from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.torch.networks import wrap_module
 from evenhand.models.classifier import SMALLEST_CALL, Classifier
-from evenhand.models.conformance import conformance
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, people
 from tests.worlds.schemas import dataset_of, network_of
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.http_endpoint import EndpointAdapter, open_address, open_described_endpoint
+from evenhand.models.adapters.http.endpoint import EndpointAdapter, open_address, open_described_endpoint
 from evenhand.models.classifier import ModelGone
-from evenhand.models.conformance import conformance
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, people
 
 Fault = Callable[["Handler", list[dict[str, Any]]], bool]

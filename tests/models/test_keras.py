@@ -15,10 +15,10 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.feature_matrix import Features
-from evenhand.models.adapters.keras_models import open_keras, wrap_keras
-from evenhand.models.conformance import conformance
+from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.keras import open_keras, wrap_keras
 from evenhand.models.loading import load_module
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, people
 from tests.worlds.network_audits import audited, credit_width
 

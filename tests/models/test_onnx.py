@@ -10,10 +10,10 @@ from torch import nn
 
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.adapters.features import NetworkAdapter, wrap_module
-from evenhand.models.adapters.onnx_models import open_onnx
-from evenhand.models.conformance import conformance
+from evenhand.models.adapters.onnx.model import open_onnx
+from evenhand.models.adapters.torch.networks import NetworkAdapter, wrap_module
 from evenhand.models.loading import load_module
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of
 from tests.worlds.network_audits import audited, credit_width
 from tests.worlds.onnx import DATA, END, INT64, START, WIDTH, node, onnxruntime, saved, weights_of
@@ -181,7 +181,7 @@ def test_a_graph_that_rounds_is_a_black_box(tmp_path: Path) -> None:
 def test_a_graph_that_torch_would_compute_otherwise_is_a_black_box(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evenhand.models.adapters.onnx_operators import OPERATORS
+    from evenhand.models.adapters.onnx.graph import OPERATORS
 
     monkeypatch.setitem(OPERATORS, "Relu", lambda call: call[0].abs())
     path = saved(tmp_path / "net.onnx", [*START, node("Relu", "a", "h"), *END], weights_of())

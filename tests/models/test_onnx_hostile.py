@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.onnx_models import open_onnx
+from evenhand.models.adapters.onnx.model import open_onnx
 from tests.worlds.adapters import codes_of
 from tests.worlds.onnx import DATA, END, FLOAT, INT64, START, WIDTH, node, onnx, saved, weights_of
 

@@ -17,9 +17,9 @@ from torch import nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.feature_matrix import Features
-from evenhand.models.adapters.onnx_models import open_onnx
-from evenhand.models.conformance import conformance
+from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.onnx.model import open_onnx
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, features_and_label, people
 from tests.worlds.onnx import DATA, onnx
 

@@ -15,8 +15,8 @@ from sklearn.svm import LinearSVC
 
 import evenhand
 from evenhand.data.schema import Label
-from evenhand.models.adapters.decided import threshold_between
-from evenhand.models.adapters.sklearn_models import own_threshold, wrap_estimator
+from evenhand.models.adapters.sklearn import own_threshold, wrap_estimator
+from evenhand.models.decisions import threshold_between
 from tests.worlds.verdict import NAMES, loans, raw_loans
 
 FRAME = raw_loans()

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evenhand.models.recurrence import COLUMNS, Plan, Recurrence, Trace, Wanted
-from evenhand.models.recurrent import Cell, Recurrent
+from evenhand.models.text.recurrence import COLUMNS, Plan, Recurrence, Trace, Wanted
+from evenhand.models.text.recurrent import Cell, Recurrent
 
 DIMENSIONS = 6
 

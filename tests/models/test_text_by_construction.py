@@ -11,9 +11,9 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError
 from evenhand.methods.registry import TEXT_METHODS, make_text_method
-from evenhand.models.recurrent import Cell
-from evenhand.models.text_by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
-from evenhand.models.text_loading import RecurrentModel, load_text_model, save_recurrent_text
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
+from evenhand.models.text.loading import RecurrentModel, load_text_model, save_recurrent_text
+from evenhand.models.text.recurrent import Cell
 from evenhand.search.check import check
 from evenhand.search.search import Limits, Search
 from evenhand.search.text_space import TextSpace

@@ -7,11 +7,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from evenhand.errors import EvenhandError
-from evenhand.models import text_classifier
 from evenhand.models.classifier import GradientOf, OutOfRows, Outputs
-from evenhand.models.recurrent import Cell, Recurrent
-from evenhand.models.sequences import Expansion
-from evenhand.models.text_classifier import RecurrentClassifier
+from evenhand.models.text import classifier as text_classifier
+from evenhand.models.text.classifier import Expansion, RecurrentClassifier
+from evenhand.models.text.recurrent import Cell, Recurrent
 from evenhand.search.text_space import CODES
 from tests.worlds.text import small_vectors
 from tests.worlds.text_search import MOST_WORDS, TIE, TextWorld, small_network, text_world

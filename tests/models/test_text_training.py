@@ -11,8 +11,8 @@ import torch
 from torch.nn import functional
 
 from evenhand.errors import EvenhandError
-from evenhand.models.recurrent import Cell, Recurrent, load_recurrent, save_recurrent
-from evenhand.models.text_training import TextEpoch, TextTrainingConfig, train_recurrent, word_sequences
+from evenhand.models.text.recurrent import Cell, Recurrent, load_recurrent, save_recurrent
+from evenhand.models.text.training import TextEpoch, TextTrainingConfig, train_recurrent, word_sequences
 from evenhand.text.corpus import Corpus
 from tests.worlds.text import RUDE, small_corpus, small_vectors
 from tests.worlds.text_search import plain_logits

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.feature_matrix import Features
-from evenhand.models.adapters.features import wrap_module
-from evenhand.models.adapters.torch_files import open_exported, open_torchscript
-from evenhand.models.conformance import conformance
+from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.torch.networks import wrap_module
+from evenhand.models.adapters.torch.programs import open_exported, open_torchscript
 from evenhand.models.loading import load_module
+from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, people
 from tests.worlds.network_audits import audited, credit_width
 

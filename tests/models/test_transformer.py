@@ -11,8 +11,7 @@ from evenhand.errors import EvenhandError
 from evenhand.methods.boundary import Boundary
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
 from evenhand.models.classifier import GradientOf, OutOfRows
-from evenhand.models.transformer import TransformerClassifier, longest, render_with_spans
-from evenhand.models.transformer_files import load_transformer
+from evenhand.models.text.transformer import TransformerClassifier, load_transformer, longest, render_with_spans
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.transformer_files import load_transformer, match_labels
+from evenhand.models.text.transformer import load_transformer, match_labels
 from tests.worlds.tiny_transformer import CLASSES, transformers
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.cli.reproduce import tables
 from evenhand.errors import EvenhandError
-from evenhand.models.text_loading import RecurrentModel
+from evenhand.models.text.loading import RecurrentModel
 from evenhand.paper.processes import Worker, in_processes
 from evenhand.paper.text_figures import ACCURACY, TEXT_PAPER, VALIDITY, VALIDITY_ROW, TextRow
 from evenhand.paper.text_rows import (

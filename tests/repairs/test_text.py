@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.recurrent import Cell
-from evenhand.models.text_by_construction import BlindModel
+from evenhand.models.text.by_construction import BlindModel
+from evenhand.models.text.recurrent import Cell
 from evenhand.repairs.text_certified import boxes, certified_texts
 from evenhand.repairs.text_data import FoundPair, NearWords, TextMaterial
 from evenhand.repairs.text_findings import found_pairs

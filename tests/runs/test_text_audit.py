@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from evenhand.errors import EvenhandError
-from evenhand.models.recurrent import load_recurrent, save_recurrent
+from evenhand.models.text.recurrent import load_recurrent, save_recurrent
 from evenhand.runs.findings import RowGroups
 from evenhand.runs.text_audit import TextAudit, audit_text
 from evenhand.text.lexicon import ProtectedWords, load_lexicon

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
-from evenhand.models.text_loading import RecurrentModel, load_text_model
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
+from evenhand.models.text.loading import RecurrentModel, load_text_model
 from evenhand.paper.repair_tables_page import AllRepairs
 from evenhand.paper.text_figures import TextRow
 from evenhand.paper.text_repair_tables import TextRepairPlan, reproduce_text_repairs

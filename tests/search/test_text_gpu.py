@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from evenhand.methods.registry import TEXT_METHODS
-from evenhand.models.recurrent import Cell
+from evenhand.models.text.recurrent import Cell
 from evenhand.search.search import Limits
 from tests.methods.test_text_methods import Ran
 from tests.worlds.text_search import near_tie, plain_logits, text_world

@@ -10,7 +10,7 @@ from bench.text_reference import Source, TextReference, source_of
 from torch import Tensor
 
 from evenhand.methods.text_adf import Rule, TextADF
-from evenhand.models.recurrent import Cell
+from evenhand.models.text.recurrent import Cell
 from evenhand.search import search as search_module
 from evenhand.search.check import Checked
 from evenhand.search.recorder import Findings, Phase, Recorder

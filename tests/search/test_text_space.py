@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evenhand.choices import Swap
-from evenhand.models import text_classifier
-from evenhand.models.recurrent import Cell
+from evenhand.models.text import classifier as text_classifier
+from evenhand.models.text.recurrent import Cell
 from evenhand.search.check import Checked, check, check_near
 from evenhand.search.text_space import NO_GROUP, SOURCE, Marked, TextSpace, text_space
 from evenhand.text.lexicon import Lexicon

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from evenhand.cli.main import app
 from evenhand.data.dataset import load_dataset
-from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features.matrix import Features
 
 
 def credit_width() -> int:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features.matrix import Features
 from tests.worlds.adapters import people
 
 onnx: Any = pytest.importorskip("onnx")

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from evenhand.choices import Moves
-from evenhand.models.recurrent import Cell, Recurrent, save_recurrent
-from evenhand.models.text_training import TextTrainingConfig, train_recurrent
+from evenhand.models.text.recurrent import Cell, Recurrent, save_recurrent
+from evenhand.models.text.training import TextTrainingConfig, train_recurrent
 from evenhand.text.corpus import Corpus, load_corpus
 from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.neighbours import FREQUENT, is_replaceable

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from evenhand.choices import Moves, Swap
 from evenhand.models.classifier import GradientOf, Outputs
-from evenhand.models.recurrent import Cell, Recurrent
-from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier
+from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier
+from evenhand.models.text.recurrent import Cell, Recurrent
 from evenhand.search.text_space import CODES, SOURCE, SWAP, Marked, TextSpace, text_space
 from evenhand.text.lexicon import Lexicon, ProtectedWords, load_lexicon
 from evenhand.text.neighbours import is_replaceable, neighbours

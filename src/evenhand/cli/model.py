@@ -37,8 +37,8 @@ def model(
     from evenhand.data.dataset import load_dataset
     from evenhand.methods.names import AUTO
     from evenhand.methods.registry import METHODS, chosen_method
-    from evenhand.models.conformance import conformance
     from evenhand.models.devices import choose_device
+    from evenhand.models.trial import conformance
     from evenhand.report.text import agreement_text, inputs_text, unread_text
     from evenhand.runs.subject import subject_of
 

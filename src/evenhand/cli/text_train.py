@@ -10,7 +10,7 @@ from evenhand.cli.progress import DownloadDisplay
 from evenhand.errors import unknown_name
 
 if TYPE_CHECKING:
-    from evenhand.models.text_training import TextEpoch
+    from evenhand.models.text.training import TextEpoch
 
 
 def train_on_texts(
@@ -31,8 +31,8 @@ def train_on_texts(
     from evenhand.files import writable_folder
     from evenhand.models.devices import choose_device
     from evenhand.models.network import network_files
-    from evenhand.models.recurrent import CELLS, save_recurrent
-    from evenhand.models.text_training import TextTrainingConfig, train_recurrent
+    from evenhand.models.text.recurrent import CELLS, save_recurrent
+    from evenhand.models.text.training import TextTrainingConfig, train_recurrent
     from evenhand.text.corpus import load_corpus
     from evenhand.text.vectors import load_vectors
 

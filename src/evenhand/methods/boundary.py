@@ -16,7 +16,7 @@ from evenhand.errors import EvenhandError
 from evenhand.methods.margin import choose
 from evenhand.methods.text_moves import TextWalk, estimates
 from evenhand.models.classifier import log_odds
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.search.check import Checked
 from evenhand.search.method import Needs
 from evenhand.search.text_space import CODES, SOURCE, TextSpace

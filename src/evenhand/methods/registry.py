@@ -20,7 +20,7 @@ from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
 from evenhand.methods.themis import Themis
 from evenhand.models.classifier import Classifier
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.models.trial import why_no_gradients
 from evenhand.search.method import Method
 from evenhand.search.text_space import TextSpace

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.methods.text_moves import TextWalk, candidate_vectors, estimates, random_move, random_word
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.search.method import Needs
 from evenhand.search.text_space import TextSpace
 from evenhand.search.two_phase import TwoPhase

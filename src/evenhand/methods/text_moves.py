@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.search.text_space import CODES, SOURCE, TextSpace
 from evenhand.search.walk import Walk
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from evenhand.models.network import FeedForward
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 
 FLOAT32_ROUNDING = 2.0**-24  # the largest relative error of one operation
 SQUASHING_ERRORS = 16  # units: logistic function and tanh, also where tanh(z) is computed as 2 s(2 z) - 1

@@ -18,26 +18,26 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.adapters.decided import Decided
 from evenhand.models.averaged import FORMAT as AVERAGED
 from evenhand.models.averaged import load_averaged
+from evenhand.models.decisions import Decided
 from evenhand.models.network import load_network, network_files, read_description
 
 if TYPE_CHECKING:
-    from evenhand.models.adapters.feature_entries import Inputs
+    from evenhand.models.adapters.features.entries import Inputs
 
 BUILTIN = Path(str(resources.files("evenhand.models") / "builtin"))
 
 # Which function opens which file: module and function, imported when needed.
 OPENERS = {
-    ".skops": "sklearn_models:open_skops",
-    ".txt": "boosters:open_lightgbm",
-    ".ubj": "boosters:open_xgboost",
-    ".onnx": "onnx_models:open_onnx",
-    ".keras": "keras_models:open_keras",
-    ".pt2": "torch_files:open_exported",
-    ".pt": "torch_files:open_torchscript",
-    ".ts": "torch_files:open_torchscript",
+    ".skops": "sklearn:open_skops",
+    ".txt": "boosting:open_lightgbm",
+    ".ubj": "boosting:open_xgboost",
+    ".onnx": "onnx.model:open_onnx",
+    ".keras": "keras:open_keras",
+    ".pt2": "torch.programs:open_exported",
+    ".pt": "torch.programs:open_torchscript",
+    ".ts": "torch.programs:open_torchscript",
     ".toml": "description:open_described",
 }
 TRUST = "EVENHAND_TRUST"
@@ -53,7 +53,7 @@ def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tupl
 
     `model` is None for the built-in network, a file, an address (http), `module:function`, or an object: a torch
     module, an estimator, a booster, a Keras model, a function of a data frame. `inputs` says how a model that
-    reads a matrix wants it; see `adapters.features`.
+    reads a matrix wants it; see `adapters.features.entries`.
     """
     if model is None:
         return _builtin_network(data), f"built-in network for {data.name}"
@@ -61,12 +61,12 @@ def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tupl
         return _named(wrapped(data, model, inputs))
     text = str(model)
     if text.startswith(("http://", "https://")):
-        return _named(_function("http_endpoint:open_address")(data, text))
+        return _named(_function("http.endpoint:open_address")(data, text))
     suffix = Path(text).suffix
     if suffix == ".safetensors" or (suffix == ".json" and not _is_booster(Path(text))):
         return _network_for(data, Path(text)), text
     if suffix == ".json":
-        return _opened("boosters:open_xgboost", data, Path(text), inputs), text
+        return _opened("boosting:open_xgboost", data, Path(text), inputs), text
     if suffix in OPENERS:
         return _opened(OPENERS[suffix], data, Path(text), inputs), text
     if suffix in PICKLES:
@@ -104,13 +104,13 @@ def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> n
     ):
         return model
     if _is_keras(model):
-        kind = "keras_models:wrap_keras"
+        kind = "keras:wrap_keras"
     elif isinstance(model, nn.Module):
-        kind = "features:wrap_module"
+        kind = "torch.networks:wrap_module"
     elif _framework(model) in ("lightgbm", "xgboost") and not hasattr(model, "predict_proba"):
-        kind = "boosters:wrap_booster"
+        kind = "boosting:wrap_booster"
     elif hasattr(model, "predict_proba") or hasattr(model, "predict"):
-        kind = "sklearn_models:wrap_estimator"
+        kind = "sklearn:wrap_estimator"
     elif callable(model):
         kind = "functions:wrap_function"
     else:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.base import BY_NAME, DESCRIBED, Adapter
-from evenhand.models.adapters.feature_entries import WAYS, Inputs
+from evenhand.models.adapters.features.entries import WAYS, Inputs
 from evenhand.models.adapters.readers import is_numeric
 from evenhand.models.averaged import Averaged
 from evenhand.models.classifier import Classifier, ModelGone, Outputs

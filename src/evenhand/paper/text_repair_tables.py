@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from evenhand.models.devices import one_thread
-from evenhand.models.text_loading import RecurrentModel
+from evenhand.models.text.loading import RecurrentModel
 from evenhand.paper.processes import Interrupted, Say, measure_all
 from evenhand.paper.repair_figures import TEXT_METHODS, TEXT_REPAIRS
 from evenhand.paper.text_figures import TextRow

@@ -11,7 +11,7 @@ from evenhand.measures.similarity import Encoder, similarities
 from evenhand.measures.validity import validity
 from evenhand.methods.registry import TEXT_DEFAULT, make_text_method
 from evenhand.models.devices import one_thread
-from evenhand.models.text_loading import TextModel
+from evenhand.models.text.loading import TextModel
 from evenhand.paper.processes import Interrupted, Say
 from evenhand.paper.text_figures import TextRow
 from evenhand.runs.config import TextAuditConfig

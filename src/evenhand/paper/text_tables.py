@@ -10,7 +10,7 @@ from evenhand.files import read_json
 from evenhand.measures.similarity import Encoder, load_encoder
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
-from evenhand.models.text_loading import load_text_model
+from evenhand.models.text.loading import load_text_model
 from evenhand.paper.processes import Interrupted, Say, measure_all
 from evenhand.paper.text_figures import TEXT_PAPER, TextRow
 from evenhand.paper.text_rows import DEAREST, LEXICON, Ground, RowResult, TextPlan, measure_row

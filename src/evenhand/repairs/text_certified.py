@@ -22,7 +22,7 @@ from evenhand.models.bounds import (
     worst_logits,
 )
 from evenhand.models.devices import one_thread
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 from evenhand.repairs.text_data import MentionText, TextMaterial, Words, padded
 from evenhand.repairs.text_fit import TextRepair
 from evenhand.repairs.text_lessons import Groups

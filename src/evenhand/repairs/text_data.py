@@ -13,7 +13,7 @@ from torch import Tensor
 
 from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.neighbours import neighbours

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.repairs.text_data import FoundPair
 from evenhand.search.text_space import SOURCE, TextSpace
 from evenhand.text.tokens import tokenize

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.devices import one_thread
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 from evenhand.repairs.text_data import TextMaterial, Words, padded
 from evenhand.text.tokens import tokenize
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from evenhand.errors import EvenhandError
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 from evenhand.repairs.text_data import FoundPair, MentionText, NearWords, TextMaterial, Words, padded
 from evenhand.repairs.text_fit import TextRepair
 

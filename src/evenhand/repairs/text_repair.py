@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from evenhand.models.devices import one_thread
-from evenhand.models.text_by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
-from evenhand.models.text_loading import RecurrentModel, RecurrentText
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
+from evenhand.models.text.loading import RecurrentModel, RecurrentText
 from evenhand.repairs.text_certified import CertifiedLesson
 from evenhand.repairs.text_data import TextMaterial, padded
 from evenhand.repairs.text_fit import Lesson, RepairStep, TextRepair, fine_tune

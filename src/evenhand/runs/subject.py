@@ -16,11 +16,10 @@ from evenhand.data.tables import text_column
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.adapters.base import BY_NAME, Adapter
 from evenhand.models.classifier import Classifier
+from evenhand.models.decisions import check_lone_score, check_threshold, own_decision, with_threshold
 from evenhand.models.devices import one_thread
 from evenhand.models.evidence import agreement_of, answers_on
-from evenhand.models.labels import check_lone_score, check_threshold, own_decision, with_threshold
-from evenhand.models.misread import better_scaled, better_swap
-from evenhand.models.poor import complaint
+from evenhand.models.misread import better_scaled, better_swap, complaint
 from evenhand.models.readings import ONE_COLUMN_EACH, is_own, settled
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.models.unread import unread_attributes

@@ -23,8 +23,8 @@ from evenhand.measures.rates import RANDOM_PART, Rate
 from evenhand.measures.similarity import Encoder, load_encoder
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import choose_device, one_thread
-from evenhand.models.text_classifier import TextClassifier
-from evenhand.models.text_loading import TextModel, check_choice, load_text_model
+from evenhand.models.text.classifier import TextClassifier
+from evenhand.models.text.loading import TextModel, check_choice, load_text_model
 from evenhand.report.notebook import audit_html
 from evenhand.report.text_page import example_pairs, text_headline, write_text_report
 from evenhand.runs.audit import (

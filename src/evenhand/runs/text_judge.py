@@ -10,8 +10,8 @@ from torch import Tensor
 
 from evenhand.measures.rates import Rate
 from evenhand.measures.verdict import Verdict
-from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
-from evenhand.models.text_loading import RecurrentModel, RecurrentText
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
+from evenhand.models.text.loading import RecurrentModel, RecurrentText
 from evenhand.repairs.text_certified import certified_texts
 from evenhand.repairs.text_repair import text_scores
 from evenhand.runs.text_world import TextSearchWorld, still_world

@@ -22,7 +22,7 @@ from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
-from evenhand.models.text_loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
+from evenhand.models.text.loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
 from evenhand.repairs.text_data import FoundPair, TextMaterial
 from evenhand.repairs.text_findings import found_pairs
 from evenhand.repairs.text_fit import RepairStep, text_repair

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError
-from evenhand.models.text_classifier import TextClassifier
-from evenhand.models.text_loading import TextModel
+from evenhand.models.text.classifier import TextClassifier
+from evenhand.models.text.loading import TextModel
 from evenhand.runs.config import TextAuditConfig
 from evenhand.search.text_space import Marked, TextSpace, text_space
 from evenhand.text.corpus import Corpus

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evenhand.choices import Swap
 from evenhand.models.classifier import Outputs
-from evenhand.models.text_classifier import TextClassifier
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.search.space import Answers, Keys, hashed_rows
 from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.texts import NOTHING, SearchTexts, Units, cut, term_number, unit_numbers

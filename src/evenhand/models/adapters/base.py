@@ -12,7 +12,7 @@ from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.feature_entries import WAYS, Inputs
+from evenhand.models.adapters.features.entries import WAYS, Inputs
 
 AHEAD = 1e-6  # share of a score by which a tie is broken; its logarithm in float32 still tells
 BY_NAME, DESCRIBED = "columns by name", "as described"

@@ -14,7 +14,7 @@ from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, first_mistake
 from evenhand.models.adapters.base import Adapter, class_order
-from evenhand.models.adapters.feature_entries import WAYS, FeatureEntry, Inputs
+from evenhand.models.adapters.features.entries import WAYS, FeatureEntry, Inputs
 from evenhand.models.adapters.ordered import in_order
 from evenhand.models.loading import OPENERS, load_module
 
@@ -53,7 +53,7 @@ def open_described(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     if "url" in content:
         if "file" in content or inputs is not None:
             raise EvenhandError(f"The description {path} names an address (url), which takes neither file nor inputs.")
-        from evenhand.models.adapters.http_endpoint import open_described_endpoint
+        from evenhand.models.adapters.http.endpoint import open_described_endpoint
 
         return open_described_endpoint(data, content, f"The description {path}")
     described = _validated(content, path)

@@ -8,7 +8,7 @@ import pandas as pd
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, FrameAdapter
-from evenhand.models.adapters.feature_entries import Inputs
+from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.readers import Matrix
 
 

@@ -12,8 +12,8 @@ from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, UnfitMatrixError
-from evenhand.models.adapters.feature_entries import Inputs
-from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features.entries import Inputs
+from evenhand.models.adapters.features.matrix import Features
 
 Codes = NDArray[np.int32]
 NUMERIC = ("integer", "float", "boolean")

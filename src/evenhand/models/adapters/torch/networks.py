@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.base import Adapter
-from evenhand.models.adapters.feature_entries import Inputs
-from evenhand.models.adapters.feature_matrix import Features
+from evenhand.models.adapters.features.entries import Inputs
+from evenhand.models.adapters.features.matrix import Features
 from evenhand.models.classifier import first_line
 
 TRIAL_ROWS = 256

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from evenhand.models.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrent
 
 COLUMNS = 16
 sigmoid_slope = torch.ops.aten.sigmoid_backward.grad_input  # (g, s) to g s (1 - s)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.models.adapters.feature_entries import (
+from evenhand.models.adapters.features.entries import (
     Affine,
     Columns,
     FeatureEntry,

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from evenhand.choices import Ambiguous
 from evenhand.models.classifier import GradientOf, Outputs
-from evenhand.models.recurrent import Recurrent
-from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier, word_vectors
+from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier, word_vectors
+from evenhand.models.text.recurrent import Recurrent
 from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.lexicon_file import Key, key_of
 from evenhand.text.texts import NOTHING, SearchTexts, term_number

@@ -4,7 +4,9 @@ The graph in torch stands for the file only where both give the same scores on r
 in a direction; whether a pair is found is decided by the runtime that the file was made for.
 """
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +16,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from evenhand.data.attribute import Attribute, as_list
 from evenhand.data.dataset import Dataset
-from evenhand.data.schema import Label
+from evenhand.data.schema import Label, Schema
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, named_classes, scores_of
-from evenhand.models.adapters.feature_entries import Inputs
-from evenhand.models.adapters.feature_matrix import Features
-from evenhand.models.adapters.features import TRIAL_ROWS, NetworkAdapter, cannot_read
-from evenhand.models.adapters.onnx_columns import column_inputs, columns_read
-from evenhand.models.adapters.onnx_files import read_onnx
-from evenhand.models.adapters.onnx_graph import OnnxGraph, obstacles
-from evenhand.models.adapters.onnx_outputs import chosen_output, classes_of, label_output, without_zipmaps
+from evenhand.models.adapters.features.entries import Inputs
+from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.onnx.files import read_onnx
+from evenhand.models.adapters.onnx.graph import FLOATS, OnnxGraph, obstacles
 from evenhand.models.adapters.ordered import in_order
+from evenhand.models.adapters.torch.networks import TRIAL_ROWS, NetworkAdapter, cannot_read
 from evenhand.models.classifier import first_line
 
 MATRICES = {1: torch.float32, 11: torch.float64, 6: torch.int32, 7: torch.int64}  # by ONNX's numbers of types
 Run = Callable[[dict[str, NDArray[Any]]], NDArray[Any]]
+KINDS: dict[int, Any] = {1: np.float32, 11: np.float64, 6: np.int32, 7: np.int64, 9: np.bool_, 8: str}  # ONNX's types
+Maker = Callable[[pd.DataFrame], NDArray[Any]]
+LABELS = (6, 7, 8, 9)  # int32, int64, string, bool
 
 
 def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn.Module:
@@ -254,3 +258,137 @@ def _on_columns(
     )
     adapter.reads = columns_read(data.schema, sources)
     return adapter
+
+
+def column_inputs(schema: Schema, sources: list[Any], path: Path) -> dict[str, Maker]:
+    """For each input of a graph, how to make it from a data frame of raw values."""
+    attributes = {column: attribute for attribute in schema.attributes for column in attribute.raw_columns}
+    plain = {_plain_name(column): column for column in attributes}
+    makers: dict[str, Maker] = {}
+    for source in sources:
+        column = source.name if source.name in attributes else plain.get(_plain_name(source.name))
+        if column is None:
+            raise EvenhandError(
+                f"{path} reads an input '{source.name}', but the table has no such column. It has: "
+                f"{', '.join(attributes)}. Export the model with one input for each column, or with one matrix."
+            )
+        kind = source.type.tensor_type.elem_type
+        if kind not in KINDS:
+            raise EvenhandError(f"{path}: its input '{source.name}' is neither text nor numbers nor yes and no.")
+        flat = len(source.type.tensor_type.shape.dim) == 1
+        makers[source.name] = partial(_column_array, attributes[column], column, KINDS[kind], flat)
+    return makers
+
+
+def columns_read(schema: Schema, sources: list[Any]) -> list[str]:
+    """The attributes that the inputs of a graph are."""
+    named = {_plain_name(source.name) for source in sources}
+    return [attribute.name for attribute in schema.attributes if named & set(map(_plain_name, attribute.raw_columns))]
+
+
+def _plain_name(name: str) -> str:
+    """Exporters write marital-status as marital_status."""
+    return re.sub(r"\W", "_", name).lower()
+
+
+def _column_array(attribute: Attribute, column: str, kind: Any, flat: bool, frame: pd.DataFrame) -> NDArray[Any]:
+    values = frame[column]
+    if kind is str:
+        absent = "" if attribute.missing is None else as_list(attribute.missing.value)[0]
+        array: NDArray[Any] = values.astype("str").fillna(absent).to_numpy(dtype=object)
+    else:
+        array = _numbers(column, values, kind)
+    return array if flat else array[:, None]
+
+
+def _numbers(column: str, values: pd.Series, kind: Any) -> NDArray[Any]:
+    try:
+        numbers = pd.to_numeric(values).to_numpy()
+        if np.issubdtype(kind, np.floating):
+            return numbers.astype(kind)
+        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
+            raise EvenhandError(
+                f"The model reads '{column}' as whole numbers, which cannot say that a value is missing. "
+                "Export it with numbers or text for this column, or leave the missing value out of the domain."
+            )
+        return numbers.astype(kind)
+    except (ValueError, TypeError) as error:
+        raise EvenhandError(
+            f"The model reads '{column}' as a number, but it holds '{values.iloc[0]}'. Give the attribute "
+            "its type in the schema."
+        ) from error
+
+
+def without_zipmaps(model: Any) -> list[Any] | None:
+    """Take out the nodes that turn scores into lists of dictionaries, which are slow; return the classes they name."""
+    from onnx import TensorProto, helper
+
+    graph, classes = model.graph, None
+    for node in [node for node in graph.node if node.op_type == "ZipMap"]:
+        classes = _listed_classes(node) or classes
+        for place, value in enumerate(graph.output):
+            if value.name == node.output[0]:
+                graph.output[place].CopyFrom(helper.make_tensor_value_info(node.input[0], TensorProto.FLOAT, None))
+        graph.node.remove(node)
+    return classes
+
+
+def classes_of(model: Any) -> list[Any] | None:
+    """The classes in the order of the scores, where the graph names them; None where it does not."""
+    from onnx import numpy_helper
+
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    for node in reversed(model.graph.node):
+        if classes := _listed_classes(node):
+            return classes
+        if node.op_type == "ArrayFeatureExtractor" and node.input[0] in constants:  # labels by their position
+            return [_decoded(value) for value in numpy_helper.to_array(constants[node.input[0]]).flatten().tolist()]
+    return None
+
+
+def _listed_classes(node: Any) -> list[Any] | None:
+    for attribute in node.attribute:
+        if attribute.name.startswith("classlabels_"):
+            return [_decoded(value) for value in attribute.strings] or [int(value) for value in attribute.ints] or None
+    return None
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def label_output(model: Any, scores: str) -> str | None:
+    """The output with the model's own labels, beside its scores, where it has one for each row."""
+    for value in model.graph.output:
+        kind = value.type.tensor_type
+        if value.name != scores and value.type.HasField("tensor_type") and kind.elem_type in LABELS:
+            sides = list(kind.shape.dim)
+            if len(sides) <= 1 or (len(sides) == 2 and sides[1].dim_value == 1):
+                return str(value.name)
+    return None
+
+
+def _is_single(value: Any) -> bool:
+    """Whether an output has one number for each row."""
+    sides = list(value.type.tensor_type.shape.dim)
+    return len(sides) == 1 or (len(sides) == 2 and sides[1].dim_value == 1)
+
+
+def chosen_output(model: Any, path: Path) -> tuple[str, bool]:
+    """The probabilities where a name says so, else the first output of numbers, else the labels.
+
+    The second result says whether it is the labels.
+    """
+    outputs = [value for value in model.graph.output if value.type.HasField("tensor_type")]
+    scores = [value.name for value in outputs if value.type.tensor_type.elem_type in FLOATS]
+    if len(single := [value.name for value in outputs if value.name in scores and _is_single(value)]) > 1:
+        raise EvenhandError(
+            f"{path} returns a score in each of several outputs ({', '.join(single[:4])}), one for each class. Export "
+            "it so that all scores stand in one output: with skl2onnx options={id(model): {'zipmap': False}}."
+        )
+    named = [name for name in scores if "prob" in name.lower()]
+    labels = [value.name for value in outputs if value.type.tensor_type.elem_type in LABELS]
+    for names in (named, scores, labels):
+        if names:
+            return str(names[0]), names is labels
+    raise EvenhandError(f"{path} returns neither scores nor labels.")

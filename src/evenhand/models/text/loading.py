@@ -10,11 +10,10 @@ from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files, read_description
-from evenhand.models.recurrent import CELLS, FORMAT, Recurrent, load_recurrent, save_recurrent
-from evenhand.models.text_by_construction import AveragedTextModel, BlindModel
-from evenhand.models.text_classifier import RecurrentClassifier, TextClassifier, word_vectors
-from evenhand.models.transformer import TransformerClassifier, longest
-from evenhand.models.transformer_files import load_transformer, match_labels
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
+from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier, word_vectors
+from evenhand.models.text.recurrent import CELLS, FORMAT, Recurrent, load_recurrent, save_recurrent
+from evenhand.models.text.transformer import TransformerClassifier, load_transformer, longest, match_labels
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import load_lexicon
 from evenhand.text.texts import SearchTexts

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from evenhand.errors import EvenhandError
 from evenhand.models.devices import one_thread
-from evenhand.models.recurrent import Cell, Recurrent
+from evenhand.models.text.recurrent import Cell, Recurrent
 from evenhand.text.corpus import Corpus
 from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors

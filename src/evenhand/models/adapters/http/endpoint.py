@@ -1,28 +1,189 @@
 """A model behind an address: rows go out as JSON in batches, scores come back. Each row is asked once."""
 
+import math
+import os
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 from torch import Tensor
 
+from evenhand.data.attribute import Finite, as_text
 from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, first_mistake
-from evenhand.models.adapters.base import Adapter, class_order
-from evenhand.models.adapters.http_answers import Answers
-from evenhand.models.adapters.http_client import Client, Failed, Refused, Stopped
-from evenhand.models.adapters.http_settings import Endpoint
+from evenhand.models.adapters.base import Adapter, class_order, scores_of
+from evenhand.models.adapters.http.client import Client, Failed, Refused, Stopped
 from evenhand.models.classifier import BudgetSpent, ModelGone
 
+FROM_ENVIRONMENT = "env:"
+Positive = Annotated[Finite, Field(gt=0)]
+USUAL_KEYS = ("predictions", "probabilities", "scores", "outputs", "labels")
+ROUNDING = 1e-6  # probabilities may be beyond 0 and 1 by so much
 REMEMBERED = 200_000  # rows whose answers are kept
+
+
+class Cost(BaseModel):
+    """What asking costs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    per_row: Annotated[Finite, Field(ge=0)] = 0.0
+    per_request: Annotated[Finite, Field(ge=0)] = 0.0
+    currency: str = ""
+
+
+class Endpoint(BaseModel):
+    """An address that answers rows with scores.
+
+    `request`: "records" (an object per row), "instances" (a list of values per row, in the schema's order) or "columns"
+    (a list of values per column), under `rows_key` ("" for the bare document). `answer_key` is where the answers stand
+    ("" for the bare document); without it the usual places are tried. `classes` names the order of the answers' scores
+    where it is not the schema's. `budget` is how many rows may be answered.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    method: Literal["POST", "PUT"] = "POST"
+    headers: dict[str, str] = {}
+    request: Literal["records", "columns", "instances"] = "records"
+    rows_key: str = "instances"
+    answer_key: str | None = None
+    output: Literal["probabilities", "logits"] = "probabilities"
+    classes: Annotated[list[str], BeforeValidator(as_text)] = []
+    batch: Annotated[int, Field(ge=1, le=100_000)] = 500
+    workers: Annotated[int, Field(ge=1, le=64)] = 4
+    retries: Annotated[int, Field(ge=0, le=100)] = 4
+    wait: Annotated[Finite, Field(ge=0)] = 0.5
+    timeout: Positive = 30.0
+    rate: Positive | None = None
+    cost: Cost = Cost()
+    budget: Annotated[int, Field(ge=1)] | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _checked_url(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or re.search(r"[^!-~]", url):
+            raise ValueError("it must be an address such as https://models.example.org/predict")
+        if parts.username is not None or parts.password is not None:
+            raise ValueError('a password does not belong in an address; use headers with "env:NAME"')
+        return url
+
+    def headers_with_secrets(self, where: str) -> dict[str, str]:
+        """The headers, with words such as env:TOKEN replaced by that variable of the environment."""
+        return {name: _header(name, value, where) for name, value in self.headers.items()}
+
+
+def _header(name: str, value: str, where: str) -> str:
+    """One header's value. Errors never show it."""
+    words = [_secret(name, word, where) if word.startswith(FROM_ENVIRONMENT) else word for word in value.split(" ")]
+    full = " ".join(words)
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(r"[\t\x20-\x7e]*", full):
+        raise EvenhandError(f"{where}: the header '{name}' has a name or a value that HTTP does not allow.")
+    return full
+
+
+def _secret(header: str, word: str, where: str) -> str:
+    variable = word.removeprefix(FROM_ENVIRONMENT)
+    if variable not in os.environ:
+        raise EvenhandError(
+            f"{where}: the header '{header}' is read from the environment variable {variable}, which is not set."
+        )
+    return os.environ[variable].strip()
+
+
+class Answers:
+    """Reads answers: lists of scores, objects of scores by class, one score for the second class, or labels."""
+
+    def __init__(self, endpoint: Endpoint, label: Label, order: list[int] | None) -> None:
+        """`order`: where each class of the schema stands among the scores of an answer."""
+        self._key, self._output, self._label, self._order = endpoint.answer_key, endpoint.output, label, order
+        self._classes = endpoint.classes or label.values
+
+    def scores(self, answer: Any, rows: int) -> NDArray[np.float32]:
+        """(rows, classes) scores; an answer that cannot be used is Failed, and asked for again."""
+        entries = self._entries(answer)
+        if len(entries) != rows:
+            raise Failed(f"it answered {len(entries):,} rows when {rows:,} were asked")
+        values = np.array([self._row(entry) for entry in entries], dtype=np.float64)
+        outside = (values < -ROUNDING) | (values > 1 + ROUNDING)
+        if self._output == "probabilities" and outside.any():
+            raise Failed(
+                f"{values[outside][0]:g} is not a probability; if the scores are logits, say output = 'logits' in the "
+                "description"
+            )
+        return scores_of(values, rows, self._label, self._order).numpy()
+
+    def _entries(self, answer: Any) -> list[Any]:
+        keys = USUAL_KEYS if self._key is None else (self._key,)
+        if isinstance(answer, dict):
+            found = [answer[key] for key in keys if key in answer]
+            if not found:
+                given = ", ".join(map(str, list(answer)[:8])) or "nothing"
+                wanted = " or ".join(keys) or "list by itself"
+                raise Failed(f"the answer has no {wanted}; it has {given}. Say answer_key in a description")
+            answer = found[0]
+        if not isinstance(answer, list):
+            raise Failed(f"the answer is {_kind(answer)} and not a list with one entry per row")
+        return answer
+
+    def _row(self, entry: Any) -> list[float]:
+        """The scores of all classes, in the endpoint's order."""
+        classes = self._classes
+        if isinstance(entry, dict):
+            if set(entry) != set(classes):
+                raise Failed(f"an answer has scores for {', '.join(map(str, entry))} and not for {', '.join(classes)}")
+            return [_number(entry[name]) for name in classes]
+        if isinstance(entry, list) and len(entry) == len(classes):
+            return [_number(value) for value in entry]
+        if isinstance(entry, list) and len(entry) == 1:
+            entry = entry[0]
+        if isinstance(entry, list):
+            raise Failed(f"an answer has {len(entry)} scores, but there are {len(classes)} classes")
+        return self._from_one(entry)
+
+    def _from_one(self, entry: Any) -> list[float]:
+        """A label as 1 for its class and 0 for the others, or one score for the second of two classes."""
+        text = str(entry).lower() if isinstance(entry, bool) else str(entry)
+        if isinstance(entry, str | int) and text in self._classes:
+            return [float(name == text) for name in self._classes]
+        score = _number(entry)
+        if len(self._classes) != 2:
+            raise Failed(f"one score is not enough for {len(self._classes)} classes")
+        if self._output == "probabilities" and not 0 <= score <= 1:
+            raise Refused(
+                f"an answer is the number {score:g}, which is no probability: a regressor cannot be audited. If it is "
+                "a logit, say output = 'logits' in a description"
+            )
+        return [1 - score, score] if self._output == "probabilities" else [0.0, score]
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Failed(f"an answer has {_kind(value)} where a score should be")
+    return float(value)
+
+
+def _kind(value: Any) -> str:
+    """A value in words, cut short."""
+    words = "null" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
+    return words if len(words) <= 40 else words[:40] + "…"
 
 
 def open_address(data: Dataset, url: str) -> Adapter:
