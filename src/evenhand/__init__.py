@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from evenhand.data.schema import Schema
     from evenhand.errors import EvenhandError
     from evenhand.gate.check import DiscriminationFound, assert_fair
-    from evenhand.models.adapters.base import Adapter, FrameAdapter
+    from evenhand.models.adapters.base import Adapter
+    from evenhand.models.adapters.frames import FrameAdapter
     from evenhand.models.repaired import RepairedModel, load_repaired
     from evenhand.models.trial import conformance
     from evenhand.runs.audit import Audit, audit
@@ -63,7 +64,7 @@ _HOMES = {
     "Dataset": "evenhand.data.dataset",
     "DiscriminationFound": "evenhand.gate.check",
     "EvenhandError": "evenhand.errors",
-    "FrameAdapter": "evenhand.models.adapters.base",
+    "FrameAdapter": "evenhand.models.adapters.frames",
     "Inferred": "evenhand.data.infer.schema",
     "Measurement": "evenhand.runs.measure",
     "Schema": "evenhand.data.schema",

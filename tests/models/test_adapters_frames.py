@@ -30,10 +30,8 @@ from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, class_order, scores_of
 from evenhand.models.adapters.features.entries import FeatureEntry
-from evenhand.models.adapters.functions import wrap_function
-from evenhand.models.adapters.readers import RawMatrix
+from evenhand.models.adapters.frames import RawMatrix, in_one_thread, wrap_function
 from evenhand.models.adapters.sklearn import open_skops, wrap_estimator
-from evenhand.models.adapters.threads import in_one_thread
 from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, features_and_label, people
 

@@ -19,7 +19,7 @@ import xgboost
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.boosting import open_lightgbm, open_xgboost, wrap_booster
-from evenhand.models.adapters.readers import RawMatrix
+from evenhand.models.adapters.frames import RawMatrix
 from evenhand.models.adapters.sklearn import open_skops, wrap_estimator
 from evenhand.models.trial import conformance
 from tests.worlds.adapters import codes_of, features_and_label, people

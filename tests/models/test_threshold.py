@@ -15,8 +15,8 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 
 import evenhand
 from evenhand.errors import EvenhandError
+from evenhand.models.adapters.base import people_codes
 from evenhand.models.classifier import Classifier
-from evenhand.models.people import people_codes
 from evenhand.runs.subject import Subject, subject_of
 from tests.worlds.verdict import NAMES, fitted, loans, matrix_of, raw_loans, target_of
 

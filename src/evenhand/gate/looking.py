@@ -18,8 +18,8 @@ from evenhand.measures.populations import Neighbourhood, Uniform
 from evenhand.measures.rates import Rate, all_words, data_rates, limit_words, row_batches, rows_for_people
 from evenhand.measures.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method, make_method
+from evenhand.models.adapters.base import person_reading
 from evenhand.models.classifier import Classifier
-from evenhand.models.people import person_reading
 from evenhand.models.trial import why_no_gradients
 from evenhand.report.statistics import Example
 from evenhand.search.check import Checked, check

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.data.dataset import Dataset
+from evenhand.models.adapters.base import people_codes
 from evenhand.models.classifier import Classifier
-from evenhand.models.people import people_codes
 from evenhand.search.check import Checked
 from evenhand.search.space import TableSpace
 

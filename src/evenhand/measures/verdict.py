@@ -16,11 +16,11 @@ from evenhand.measures.direction import look
 from evenhand.measures.populations import Uniform
 from evenhand.measures.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check, share_of
 from evenhand.measures.sampling import sample_population
+from evenhand.models.adapters.base import people_codes
 from evenhand.models.averaged import Averaged
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward, first_layer
-from evenhand.models.people import people_codes
 from evenhand.search.space import TableSpace
 
 SELECTION_SAMPLES = 20_000

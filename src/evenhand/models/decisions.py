@@ -8,10 +8,9 @@ from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import AHEAD, Adapter, beside
+from evenhand.models.adapters.base import AHEAD, Adapter, Around, beside, people_codes
 from evenhand.models.classifier import Classifier, as_logits, probabilities
 from evenhand.models.evidence import clearly_better, commonest, domain_samples, evidence_rows
-from evenhand.models.people import people_codes
 
 MOST_VALUES = 1000  # of a protected attribute that are tried there
 MOST_DECISIONS = 50_000  # rows on which a model's own decision is compared with its scores
@@ -99,19 +98,15 @@ def _no_classifier(what: str) -> EvenhandError:
     )
 
 
-class Decided(Adapter):
+class Decided(Around):
     """The same model, asked for its labels too; its scores are moved to the side that they say.
 
     With two classes that is the side of a threshold, with more the label's score is put on top.
     """
 
     def __init__(self, inner: Adapter, output: str, threshold: float | None) -> None:
-        super().__init__()
-        self.inner, self.inner_output, self.threshold = inner, output, threshold
-        self.about, self.no_gradients, self.output = inner.about, inner.no_gradients, "probabilities"
-        self.smallest_call, self.chunk_rows = inner.smallest_call, inner.chunk_rows
-        self.thread_safe, self.own_classes, self.people_rows = inner.thread_safe, inner.own_classes, inner.people_rows
-        self.reading, self.reads = inner.reading, inner.reads
+        super().__init__(inner)
+        self.inner_output, self.threshold, self.output = output, threshold, "probabilities"
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to (n, classes) probabilities."""
@@ -127,14 +122,6 @@ class Decided(Adapter):
         own = scores.gather(1, labels[:, None])[:, 0]
         behind = scores.argmax(dim=1) != labels
         return scores.scatter(1, labels[:, None], torch.where(behind, ahead, own)[:, None])
-
-    def own_labels(self, x: Tensor) -> Tensor | None:
-        """(n,) the classes that the model itself decides for."""
-        return self.inner.own_labels(x)
-
-    def forget(self) -> None:
-        """Drop answers that are kept."""
-        self.inner.forget()
 
 
 def decided_alike(module: nn.Module, by: nn.Module) -> nn.Module:

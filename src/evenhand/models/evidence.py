@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evenhand.data.dataset import Dataset
+from evenhand.models.adapters.base import people_codes
 from evenhand.models.classifier import Classifier, Outputs
-from evenhand.models.people import people_codes
 
 LEVEL = 1e-3  # how often chance alone may look like a clear difference
 USUAL_LEVEL = 0.05

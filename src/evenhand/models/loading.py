@@ -112,7 +112,7 @@ def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> n
     elif hasattr(model, "predict_proba") or hasattr(model, "predict"):
         kind = "sklearn:wrap_estimator"
     elif callable(model):
-        kind = "functions:wrap_function"
+        kind = "frames:wrap_function"
     else:
         raise EvenhandError(
             f"{of or 'The model'} is of the type {type(model).__name__}, which is no model: it must be a "

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter
+from evenhand.models.adapters.base import Adapter, people_codes
 from evenhand.models.adapters.features.matrix import Features
 from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import Right, answers_on, better_than_chance, clearly_better, commonest, evidence_rows
-from evenhand.models.people import people_codes
 
 Labels = NDArray[np.int64]
 MOST_COLUMNS = 24  # beyond, there are too many pairs to try

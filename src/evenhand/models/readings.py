@@ -12,7 +12,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.base import BY_NAME, DESCRIBED, Adapter
 from evenhand.models.adapters.features.entries import WAYS, Inputs
-from evenhand.models.adapters.readers import is_numeric
+from evenhand.models.adapters.frames import is_numeric
 from evenhand.models.averaged import Averaged
 from evenhand.models.classifier import Classifier, ModelGone, Outputs
 from evenhand.models.evidence import Right, answers_on, clearly_better, commonest, domain_samples, evidence_rows

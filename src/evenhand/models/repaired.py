@@ -22,14 +22,13 @@ from evenhand.data.raw import cells_of, notation_for
 from evenhand.data.schema import Schema
 from evenhand.data.tables import is_text, text_column
 from evenhand.errors import EvenhandError, nearest
-from evenhand.models.adapters.base import BY_NAME, Adapter, FrameAdapter
-from evenhand.models.adapters.readers import is_numeric
+from evenhand.models.adapters.base import BY_NAME, Adapter, people_codes
+from evenhand.models.adapters.frames import FrameAdapter, is_numeric
 from evenhand.models.averaged import Averaged
 from evenhand.models.classifier import Classifier, Outputs
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, first_layer, network_files, read_description
-from evenhand.models.people import people_codes
 
 if TYPE_CHECKING:
     import pandas as pd

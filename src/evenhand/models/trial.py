@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, FrameAdapter
+from evenhand.models.adapters.base import Adapter
+from evenhand.models.adapters.frames import FrameAdapter
 from evenhand.models.averaged import Averaged
 from evenhand.models.classifier import Classifier, first_line
 

@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.models.adapters.base import Adapter
+from evenhand.models.adapters.base import Adapter, people_codes, reads_raw_values
 from evenhand.models.averaged import Averaged
 from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import domain_samples
-from evenhand.models.people import people_codes, reads_raw_values
 
 FIRST_ROWS, FIRST_VALUES = 64, 3  # a first look, which most attributes that are read do not pass
 ROWS, VALUES = 500, 8  # other values of an attribute, in so many rows and as many samples of the domain

@@ -23,9 +23,9 @@ from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measures.rates import PeopleFound, Rate, discriminatory_rows, rates_found
 from evenhand.methods.registry import check_needs, chosen_method, make_method
+from evenhand.models.adapters.base import person_reading, reads_raw_values
 from evenhand.models.classifier import Classifier, Model
 from evenhand.models.devices import choose_device, one_thread
-from evenhand.models.people import person_reading, reads_raw_values
 from evenhand.models.trial import why_no_gradients
 from evenhand.report.notebook import audit_html
 from evenhand.report.page import example_cards, write_report

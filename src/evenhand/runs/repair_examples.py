@@ -10,8 +10,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.measures.as_they_are import check_people
 from evenhand.measures.rates import share_of
 from evenhand.measures.verdict import held_out_weights
+from evenhand.models.adapters.base import reads_raw_values
 from evenhand.models.classifier import Classifier
-from evenhand.models.people import reads_raw_values
 from evenhand.search.check import Checked
 from evenhand.search.space import TableSpace
 

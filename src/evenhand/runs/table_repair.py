@@ -23,6 +23,7 @@ from evenhand.measures.rates import rows_for_people, rows_to_check, share_of
 from evenhand.measures.verdict import Judge, Judged, held_out_weights
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
+from evenhand.models.adapters.base import people_codes, reads_raw_values
 from evenhand.models.adapters.features.entries import WAYS
 from evenhand.models.averaged import Averaged, save_averaged
 from evenhand.models.classifier import Classifier
@@ -30,7 +31,6 @@ from evenhand.models.decisions import Decided, decided_alike
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, network_files, save_network
-from evenhand.models.people import people_codes, reads_raw_values
 from evenhand.models.repaired import NewRows, RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
 from evenhand.repairs.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Workshop

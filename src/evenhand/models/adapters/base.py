@@ -1,7 +1,7 @@
 """What every adapter offers: a model of any framework as a module that reads codes and returns scores."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -63,55 +63,69 @@ class Adapter(nn.Module):
         return {}
 
 
-class FrameAdapter(Adapter):
-    """Asks a function of a data frame that has the columns and types of the raw table. It gives no gradients."""
+class Around(Adapter):
+    """An adapter that asks another one and changes what it says."""
 
-    def __init__(
-        self,
-        data: Dataset,
-        ask: Callable[[Any], Any],
-        *,
-        about: str,
-        classes: Sequence[Any] | None = None,
-        no_gradients: str = "it is asked through a data frame",
-        read: Callable[[NDArray[np.int32]], Any] | None = None,
-        decide: Callable[[Any], Any] | None = None,
-    ) -> None:
-        """`classes`: which class each column of the answer is, where that is not the schema's own order.
-
-        `read` turns codes into what the model reads, where that is not the whole raw table. `decide` answers with the
-        model's own labels.
-        """
+    def __init__(self, inner: Adapter, *alike: str) -> None:
+        """`alike`: what it has as the inner one has it, beside what it always has."""
         super().__init__()
-        self.about, self.no_gradients = about, no_gradients
-        label = data.schema.label
-        self._read, self._ask, self._label = read or data.decoder.frame, ask, label
-        self._decide = decide
-        order = None if classes is None else class_order(classes, label)
-        self._order = None if order == sorted(order or []) else order
-        self.own_classes = None if classes is None else named_classes(classes, label)
-
-    @property
-    def columns(self) -> list[str] | None:
-        """The raw columns that it asks for by name; None where it is given all of them, or a matrix."""
-        return getattr(self._read, "names", None)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(n, d) codes to scores."""
-        frame = self._read(x.cpu().numpy().astype(np.int32))
-        answer = self._ask(frame)
-        scores = scores_of(answer, len(frame), self._label, self._order)
-        if self.threshold is not None and self.output != "logits":
-            scores = _on_its_side(scores, np.asarray(answer), self._order, self.threshold)
-        return scores.to(x.device)
+        self.inner = inner
+        always = "about no_gradients smallest_call chunk_rows thread_safe own_classes people_rows reading reads"
+        for name in (*always.split(), *alike):
+            setattr(self, name, getattr(inner, name))
 
     def own_labels(self, x: Tensor) -> Tensor | None:
         """(n,) the classes that the model itself decides for."""
-        if self._decide is None:
-            return None
-        frame = self._read(x.cpu().numpy().astype(np.int32))
-        said = np.asarray(self._decide(frame)).ravel().astype(object)
-        return scores_of(said, len(frame), self._label).argmax(dim=1).to(x.device)
+        return self.inner.own_labels(x)
+
+    def forget(self) -> None:
+        """Drop answers that are kept."""
+        self.inner.forget()
+
+
+class Ordered(Around):
+    """A model with its scores in the schema's order."""
+
+    order: Tensor
+
+    def __init__(self, inner: Adapter, order: list[int]) -> None:
+        """`order`: where each class of the schema stands among the model's scores."""
+        super().__init__(inner, "output", "unnamed", "ways", "stated", "regression", "lone_logit", "own_threshold")
+        self.register_buffer("order", torch.tensor(order))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, d) codes to (n, classes) scores."""
+        scores: Tensor = self.inner(x)
+        if scores.ndim != 2 or scores.shape[1] != len(self.order):
+            raise EvenhandError(
+                f"The model returns scores of the shape {tuple(scores.shape)}, so its {len(self.order)} classes cannot "
+                "be put in order. It must return one score for each class."
+            )
+        return scores.index_select(1, self.order)
+
+
+def in_order(adapter: Adapter, order: list[int] | None) -> Adapter:
+    """The adapter with its classes in the schema's order; itself where they are."""
+    return adapter if order is None or order == sorted(order) else Ordered(adapter, order)
+
+
+def reads_raw_values(module: nn.Module) -> bool:
+    """Whether a module turns codes into raw values before it reads them, as all adapters do."""
+    return any(isinstance(part, Adapter) for part in module.modules())
+
+
+def person_reading(module: nn.Module) -> Literal["codes", "exact"]:
+    """Which codes of a person a module is given."""
+    return "exact" if reads_raw_values(module) else "codes"
+
+
+def people_codes(data: Dataset, module: nn.Module) -> NDArray[np.int32]:
+    """(rows, d) the rows of the table for this module: nothing rounded, filled in or moved into the domain.
+
+    A network that reads codes is given those of the schema, also outside the domain; an adapter is given codes that
+    stand for the raw values themselves.
+    """
+    return data.exact if reads_raw_values(module) else data.codes
 
 
 def class_order(classes: Sequence[Any], label: Label) -> list[int]:
@@ -196,14 +210,6 @@ def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
         top = scores[rows].max(axis=1)
         scores[rows, label[rows]] = top + AHEAD * np.maximum(np.abs(top), AHEAD)
     return torch.from_numpy(scores)
-
-
-def _on_its_side(scores: Tensor, answer: NDArray[Any], order: list[int] | None, threshold: float) -> Tensor:
-    """Scores whose float32 lies on the side of the threshold on which the model's own number does."""
-    if not np.issubdtype(answer.dtype, np.floating):
-        return scores
-    own = answer.ravel() if scores.ndim == 1 else answer[:, -1 if order is None else order[-1]]
-    return beside(scores, torch.from_numpy(own >= threshold), threshold)
 
 
 def beside(scores: Tensor, second: Tensor, threshold: float) -> Tensor:

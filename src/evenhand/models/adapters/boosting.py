@@ -17,10 +17,18 @@ from numpy.typing import NDArray
 from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, FrameAdapter, two_columns
+from evenhand.models.adapters.base import Adapter, two_columns
 from evenhand.models.adapters.features.entries import Inputs
-from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width, is_numeric
-from evenhand.models.adapters.threads import in_one_thread
+from evenhand.models.adapters.frames import (
+    Columns,
+    FrameAdapter,
+    Matrix,
+    RawMatrix,
+    attributes_named,
+    check_width,
+    in_one_thread,
+    is_numeric,
+)
 from evenhand.models.classifier import first_line
 
 WITH_MARGINS = ("binary:", "multi:", "reg:logistic")  # objectives of XGBoost whose raw scores are logits

@@ -13,9 +13,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, first_mistake
-from evenhand.models.adapters.base import Adapter, class_order
+from evenhand.models.adapters.base import Adapter, class_order, in_order
 from evenhand.models.adapters.features.entries import WAYS, FeatureEntry, Inputs
-from evenhand.models.adapters.ordered import in_order
 from evenhand.models.loading import OPENERS, load_module
 
 

@@ -17,11 +17,18 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.archives import open_archive
-from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, two_columns
+from evenhand.models.adapters.base import Adapter, class_order, two_columns
 from evenhand.models.adapters.boosting import is_tree
 from evenhand.models.adapters.features.entries import Inputs
-from evenhand.models.adapters.readers import Columns, Matrix, RawMatrix, attributes_named, check_width
-from evenhand.models.adapters.threads import in_one_thread
+from evenhand.models.adapters.frames import (
+    Columns,
+    FrameAdapter,
+    Matrix,
+    RawMatrix,
+    attributes_named,
+    check_width,
+    in_one_thread,
+)
 from evenhand.models.classifier import first_line
 
 BOOSTERS = ("lightgbm", "xgboost")

@@ -20,12 +20,12 @@ from evenhand.data.attribute import Attribute, as_list
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label, Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import Adapter, FrameAdapter, class_order, named_classes, scores_of
+from evenhand.models.adapters.base import Adapter, class_order, in_order, named_classes, scores_of
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.features.matrix import Features
+from evenhand.models.adapters.frames import FrameAdapter
 from evenhand.models.adapters.onnx.files import read_onnx
 from evenhand.models.adapters.onnx.graph import FLOATS, OnnxGraph, obstacles
-from evenhand.models.adapters.ordered import in_order
 from evenhand.models.adapters.torch.networks import TRIAL_ROWS, NetworkAdapter, cannot_read
 from evenhand.models.classifier import first_line
 

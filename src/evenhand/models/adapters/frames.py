@@ -1,22 +1,129 @@
-"""From codes to what a model reads: raw columns by name, categories as a booster knows them, or a matrix of numbers."""
+"""Models that are asked through a data frame of raw values, or through a matrix made of it. They give no gradients."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+from torch import Tensor
 
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, UnfitMatrixError
+from evenhand.models.adapters.base import Adapter, beside, class_order, named_classes, scores_of
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.features.matrix import Features
 
 Codes = NDArray[np.int32]
 NUMERIC = ("integer", "float", "boolean")
+
+
+class FrameAdapter(Adapter):
+    """Asks a function of a data frame that has the columns and types of the raw table. It gives no gradients."""
+
+    def __init__(
+        self,
+        data: Dataset,
+        ask: Callable[[Any], Any],
+        *,
+        about: str,
+        classes: Sequence[Any] | None = None,
+        no_gradients: str = "it is asked through a data frame",
+        read: Callable[[NDArray[np.int32]], Any] | None = None,
+        decide: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """`classes`: which class each column of the answer is, where that is not the schema's own order.
+
+        `read` turns codes into what the model reads, where that is not the whole raw table. `decide` answers with the
+        model's own labels.
+        """
+        super().__init__()
+        self.about, self.no_gradients = about, no_gradients
+        label = data.schema.label
+        self._read, self._ask, self._label = read or data.decoder.frame, ask, label
+        self._decide = decide
+        order = None if classes is None else class_order(classes, label)
+        self._order = None if order == sorted(order or []) else order
+        self.own_classes = None if classes is None else named_classes(classes, label)
+
+    @property
+    def columns(self) -> list[str] | None:
+        """The raw columns that it asks for by name; None where it is given all of them, or a matrix."""
+        return getattr(self._read, "names", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, d) codes to scores."""
+        frame = self._read(x.cpu().numpy().astype(np.int32))
+        answer = self._ask(frame)
+        scores = scores_of(answer, len(frame), self._label, self._order)
+        if self.threshold is not None and self.output != "logits":
+            scores = _on_its_side(scores, np.asarray(answer), self._order, self.threshold)
+        return scores.to(x.device)
+
+    def own_labels(self, x: Tensor) -> Tensor | None:
+        """(n,) the classes that the model itself decides for."""
+        if self._decide is None:
+            return None
+        frame = self._read(x.cpu().numpy().astype(np.int32))
+        said = np.asarray(self._decide(frame)).ravel().astype(object)
+        return scores_of(said, len(frame), self._label).argmax(dim=1).to(x.device)
+
+
+def _on_its_side(scores: Tensor, answer: NDArray[Any], order: list[int] | None, threshold: float) -> Tensor:
+    """Scores whose float32 lies on the side of the threshold on which the model's own number does."""
+    if not np.issubdtype(answer.dtype, np.floating):
+        return scores
+    own = answer.ravel() if scores.ndim == 1 else answer[:, -1 if order is None else order[-1]]
+    return beside(scores, torch.from_numpy(own >= threshold), threshold)
+
+
+def wrap_function(data: Dataset, function: Callable[[pd.DataFrame], Any], inputs: Inputs) -> Adapter:
+    """A function of the raw data frame, or of the matrix that `inputs` names (codes, values, onehot, standard).
+
+    It returns the probabilities or logits of all classes in the schema's order (a frame may name them), one score for
+    the second class, or a label for each row.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    label = data.schema.label
+
+    def ask(rows: Any) -> Any:
+        answer = function(rows)
+        if isinstance(answer, pd.DataFrame) and set(map(str, answer.columns)) == set(label.values):
+            return answer.rename(columns=str)[label.values].to_numpy()
+        if answer is None:
+            raise EvenhandError(f"The function {name} returned nothing. Let it return scores or labels.")
+        return answer
+
+    read = None if inputs is None else Matrix(data, inputs, None, name)
+    adapter = FrameAdapter(data, ask, about=name, no_gradients="it is a function of a data frame", read=read)
+    if read is not None:
+        adapter.told(inputs)
+    return adapter
+
+
+def in_one_thread(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same function with the thread pools of the libraries loaded so far, and of joblib, held at one thread.
+
+    A boosted ensemble meets at a barrier after each tree, so on a busy machine two threads take several times as long
+    as one. A forest that adds up its trees in the order in which threads finish would also give other last digits
+    each time. Someone who sets OMP_NUM_THREADS knows better and is left alone.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return ask
+    from joblib import parallel_config
+
+    pools = ThreadpoolController()
+
+    def alone(question: Any) -> Any:
+        with pools.limit(limits=1), parallel_config(backend="sequential"):
+            return ask(question)
+
+    return alone
 
 
 class Columns:
