@@ -36,9 +36,9 @@ from bench.load_people import Person, Seen, World, use_all
 from evenhand.service.api.identity import SESSION
 from evenhand.service.findings import index_path
 from evenhand.service.settings import DEFAULT_PROJECT, Service, Settings
+from evenhand.service.storage.database import upgrade
 from evenhand.service.storage.runs import Claim
 from evenhand.service.storage.tables import Run
-from evenhand.service.storage.upgrade import upgrade
 
 PASSWORD = "a long password for the load"
 STILL_SECONDS = 2.0

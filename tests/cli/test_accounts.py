@@ -14,7 +14,8 @@ from evenhand.cli.projects import projects_app
 from evenhand.cli.users import users_app
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
-from evenhand.service.storage.accounts import SignInRefused, person_of
+from evenhand.service.storage.passwords import SignInRefused
+from evenhand.service.storage.projects import person_of
 from tests.worlds.accounts import GOOD, OTHER, everything_kept
 from tests.worlds.service import Cluster, small_run
 

@@ -14,7 +14,7 @@ from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.infer.schema import Inferred, dataset_from, infer_file, infer_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.service.pages.schema_form import set_aside
+from evenhand.service.pages.data import set_aside
 
 ROWS = 400
 RACES = ["Black", "White", "Asian"]

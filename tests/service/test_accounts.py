@@ -12,9 +12,10 @@ from sqlalchemy.orm import Session
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
 from evenhand.service.storage import passwords
-from evenhand.service.storage.accounts import ROLES, Accounts, Role, SignInRefused, at_least
+from evenhand.service.storage.accounts import Accounts
 from evenhand.service.storage.log import Log
-from evenhand.service.storage.projects import Projects
+from evenhand.service.storage.passwords import SignInRefused
+from evenhand.service.storage.projects import ROLES, Projects, Role, at_least
 from evenhand.service.storage.tables import Member, SignIn, Token, User
 from tests.worlds.accounts import GOOD, OTHER, everything_kept
 

@@ -12,14 +12,14 @@ from sqlalchemy.orm import Session
 
 from evenhand.data.dataset import load_dataset
 from evenhand.errors import EvenhandError
-from evenhand.service.api.asking import create_run, resume_run
 from evenhand.service.api.context import Context
 from evenhand.service.api.errors import ApiError
+from evenhand.service.api.runs import create_run, requeue_run
 from evenhand.service.requests import AuditRequest
 from evenhand.service.settings import Service
 from evenhand.service.storage.assets import InUseError
 from evenhand.service.storage.home import Home, default_home
-from evenhand.service.storage.people import NoSuchProject
+from evenhand.service.storage.projects import NoSuchProject
 from tests.worlds.assets import DESCRIPTION, LIMIT, SCHEMA, TABLE, add_network, add_table, files_in, outcome_of
 from tests.worlds.service import SMALL_AUDIT, small_run
 
@@ -193,7 +193,7 @@ def test_a_run_is_not_taken_up_again_without_its_table(service: Service) -> None
     service.runs.cancel(run.id)
     service.assets.delete_dataset(table.id)
     with pytest.raises(ApiError, match="There is no data set") as refused:
-        resume_run(Context(service, "default"), run.id)
+        requeue_run(Context(service, "default"), run.id)
     assert refused.value.what == "conflict"
     assert service.runs.get(run.id).state == "cancelled"
 

@@ -31,7 +31,7 @@ def test_nobody_has_to_be_looked_up_for_what_is_open_to_all(world: World, monkey
 
 
 def test_when_too_many_wait_to_sign_in_another_one_is_sent_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.service.pages.signing_in.MOST_WAITING", 0)
+    monkeypatch.setattr("evenhand.service.pages.account.MOST_WAITING", 0)
     client = world.client()
     fields = {"csrf": csrf_on(client.get("/sign-in").text), "name": "olga", "password": PASSWORD, "next": "/"}
     answer = client.post("/sign-in", data=fields)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.service.child import COMMAND
+from evenhand.service.attempt import EXECUTE
 from evenhand.service.run_folder import CHECKPOINT, attempt_folder, checkpoint_of, drop, publish, put_by, sweep, tidy
 from evenhand.service.settings import Service
 from evenhand.service.storage.runs import Claim, LeaseLost
@@ -212,7 +212,7 @@ def test_an_audit_whose_process_is_killed_goes_on_from_its_checkpoint(
     service = open_service(lease_seconds=LONG_LEASE)
     settings: dict[str, Any] = {"seeds": 20, "steps": 1200, "seed": 3}
     run = service.runs.create("default", "audit", "census", {"dataset": "census", "protected": ["sex"], **settings})
-    nursery, known = nursery_for(service, tmp_path / "marks", command=COMMAND), list[int]()
+    nursery, known = nursery_for(service, tmp_path / "marks", command=EXECUTE), list[int]()
     try:
         worker = nursery.start()
         until(lambda: saved_in_the_last_phase(service, run, known))

@@ -17,7 +17,7 @@ from evenhand.service.api import watching
 from evenhand.service.api.app import create_app
 from evenhand.service.client import Client, Event, ServiceError
 from evenhand.service.settings import Service
-from evenhand.service.storage.accounts import Role
+from evenhand.service.storage.projects import Role
 from tests.worlds.api import FINDINGS, TABLE, finished_run, told
 from tests.worlds.people import peopled
 from tests.worlds.service import SMALL_AUDIT, small_run

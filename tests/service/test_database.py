@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.database import Database
-from evenhand.service.storage.people import NoSuchProject
+from evenhand.service.storage.projects import NoSuchProject
 from evenhand.service.storage.tables import Project, Run
 from tests.worlds.service import small_run
 from tests.worlds.storage import claimed, in_state, kinds

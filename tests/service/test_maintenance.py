@@ -16,8 +16,9 @@ from sqlalchemy import select
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.accounts import Accounts
+from evenhand.service.storage.backup import backup, restore
 from evenhand.service.storage.log import Log
-from evenhand.service.storage.maintenance import backup, check, counts, restore
+from evenhand.service.storage.maintenance import check, counts
 from evenhand.service.storage.projects import Projects
 from evenhand.service.storage.tables import Token, User
 from evenhand.service.storage.uploads import Upload
@@ -342,7 +343,7 @@ def test_a_damaged_sqlite_file_is_found(sqlite_service: Service) -> None:
 
 
 def test_no_name_in_a_copy_leads_out_of_its_folder() -> None:
-    from evenhand.service.storage.restore import _is_ours
+    from evenhand.service.storage.backup import _is_ours
 
     folder = f"files/runs/{'a' * 32}"
     assert _is_ours(f"{folder}/report.html")

@@ -13,9 +13,15 @@ from sqlalchemy import inspect, text
 
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service, Settings
-from evenhand.service.storage.database import Database
+from evenhand.service.storage.database import (
+    Database,
+    check_revision,
+    known_revisions,
+    newest_revision,
+    revision,
+    upgrade,
+)
 from evenhand.service.storage.tables import Base
-from evenhand.service.storage.upgrade import check_revision, known_revisions, newest_revision, revision, upgrade
 from tests.worlds.service import DATABASES, Cluster, small_run
 
 pytest_plugins = ["tests.worlds.service"]
@@ -73,7 +79,7 @@ def test_a_newer_database_is_left_alone(empty_database: Database) -> None:
 
 def test_an_older_database_asks_for_an_upgrade(empty_database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade(empty_database)
-    monkeypatch.setattr("evenhand.service.storage.upgrade.newest_revision", lambda: "9999")
+    monkeypatch.setattr("evenhand.service.storage.database.newest_revision", lambda: "9999")
     with pytest.raises(EvenhandError, match="`evenhand storage backup`, then run `evenhand storage upgrade`"):
         check_revision(empty_database)
 

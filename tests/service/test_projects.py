@@ -10,11 +10,11 @@ from sqlalchemy import select
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
 from evenhand.service.storage.accounts import Accounts
+from evenhand.service.storage.backup import tables_of
 from evenhand.service.storage.home import Home
 from evenhand.service.storage.log import Log
 from evenhand.service.storage.maintenance import check
 from evenhand.service.storage.projects import Projects
-from evenhand.service.storage.rows import tables_of
 from evenhand.service.storage.tables import LogEntry, Run
 from tests.worlds.accounts import GOOD
 from tests.worlds.service import small_run

@@ -14,10 +14,12 @@ from sqlalchemy import select
 
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
-from evenhand.service.storage import passwords, sign_ins, tries
-from evenhand.service.storage.accounts import Accounts, Person, SignInRefused, TooManyTries
+from evenhand.service.storage import accounts as account_storage
+from evenhand.service.storage import passwords
+from evenhand.service.storage.accounts import Accounts
 from evenhand.service.storage.log import Log
-from evenhand.service.storage.projects import Projects
+from evenhand.service.storage.passwords import SignInRefused, TooManyTries
+from evenhand.service.storage.projects import Person, Projects
 from evenhand.service.storage.tables import LogEntry, SignIn
 from tests.worlds.accounts import GOOD, OTHER, earlier
 
@@ -251,8 +253,8 @@ def test_whoever_comes_when_too_many_wait_is_sent_away(
         assert go_on.wait(60)
         return passwords.matches(stored, password)
 
-    monkeypatch.setattr(tries, "_WAITING", threading.BoundedSemaphore(1))
-    monkeypatch.setattr(sign_ins, "matches", slow)
+    monkeypatch.setattr(passwords, "_WAITING", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(account_storage, "matches", slow)
     first = threading.Thread(target=accounts.sign_in, args=(anna.name, GOOD, HERE))
     first.start()
     assert entered.wait(60)
@@ -262,7 +264,7 @@ def test_whoever_comes_when_too_many_wait_is_sent_away(
     go_on.set()
     first.join()
     accounts.sign_in(anna.name, GOOD, THERE)  # there is a place again
-    assert tries.MOST_WAITING < 40  # as many threads as a server has
+    assert passwords.MOST_WAITING < 40  # as many threads as a server has
 
 
 def test_a_long_or_hostile_address_is_one_address(accounts: Accounts, anna: Person) -> None:
@@ -357,7 +359,7 @@ def test_a_sign_in_during_a_change_does_not_outlive_it(
         changes[change]()
         return False
 
-    monkeypatch.setattr(sign_ins, "is_outdated", meanwhile)
+    monkeypatch.setattr(account_storage, "is_outdated", meanwhile)
     with pytest.raises(SignInRefused, match="name or the password is wrong"):
         accounts.sign_in(ben.name, GOOD, HERE)
     with accounts.database.reading() as session:

@@ -10,11 +10,11 @@ import anyio
 import pytest
 from fastapi.testclient import TestClient
 
-from evenhand.service.api import record
+from evenhand.service.api import journal
 from evenhand.service.api.app import create_app
 from evenhand.service.api.guard import COOKIE
 from evenhand.service.api.identity import SESSION, csrf_of
-from evenhand.service.pages.signing_in import local_path
+from evenhand.service.pages.account import local_path
 from tests.worlds.pages import sound
 from tests.worlds.people import PASSWORD, World, csrf_on, peopled
 from tests.worlds.service import SMALL_AUDIT, small_run
@@ -290,7 +290,7 @@ def test_a_form_is_about_the_project_that_its_page_was_about(world: World) -> No
 def test_a_stream_ends_with_the_right_to_watch(world: World, monkeypatch: pytest.MonkeyPatch, end: str) -> None:
     """With the sign-in, and with the role in its project, also where there is a role in another one."""
     world.service.accounts.set_role("vera", world.other, "viewer")
-    monkeypatch.setattr(record, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(journal, "CHECK_SECONDS", 0.0)
     monkeypatch.setattr("evenhand.service.api.watching.HEARTBEAT_SECONDS", 0.0)
     run, client = small_run(world.service), world.browser("vera")
     path = f"{API}/runs/{run.id}/events/stream"

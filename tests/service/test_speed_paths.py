@@ -25,7 +25,7 @@ from evenhand.service.api.app import create_app
 from evenhand.service.findings import Filters, FindingsIndex, Sort, rows_of
 from evenhand.service.findings_index import MEANINGS, MOST_BITS, bytes_of_bits, packed
 from evenhand.service.limits import STEPS_BACK
-from evenhand.service.pages.static_files import FOLDER, static_address
+from evenhand.service.pages.view import FOLDER, static_address
 from evenhand.service.server import _listen
 from evenhand.service.settings import Service, Settings
 from tests.worlds.service import small_run

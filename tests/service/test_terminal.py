@@ -20,8 +20,8 @@ from evenhand.service.jobs import figures_of
 from evenhand.service.requests import request_of
 from evenhand.service.run_folder import attempt_folder, checkpoint_of, sweep
 from evenhand.service.settings import Service, Settings
+from evenhand.service.storage.database import known_revisions, newest_revision, upgrade
 from evenhand.service.storage.tables import Run
-from evenhand.service.storage.upgrade import known_revisions, newest_revision, upgrade
 from tests.worlds.service import lapse
 from tests.worlds.terminal import PATIENCE, SMALL, evenhand, findings_in, kept, only_run, started
 

@@ -7,8 +7,8 @@ import pytest
 
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
-from evenhand.service.storage.accounts import Accounts, Person
-from evenhand.service.storage.projects import Projects
+from evenhand.service.storage.accounts import Accounts
+from evenhand.service.storage.projects import Person, Projects
 from evenhand.service.storage.tables import Token
 from tests.worlds.accounts import OTHER, earlier
 

@@ -13,8 +13,8 @@ import pytest
 
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import Service
-from evenhand.service.storage.people import NoSuchProject
-from evenhand.service.storage.uploads import CHUNK, TooLargeError
+from evenhand.service.storage.projects import NoSuchProject
+from evenhand.service.storage.uploads import PIECE, TooLargeError
 from tests.worlds.assets import LIMIT, TABLE, WEIGHTS, add_network, add_table, files_in
 
 pytest_plugins = ["tests.worlds.service"]
@@ -59,12 +59,12 @@ def test_the_limit_holds_while_the_file_comes(sqlite_service: Service) -> None:
     def endless() -> Iterator[bytes]:
         nonlocal taken
         while True:
-            taken += CHUNK
-            yield b"a,b\n" * (CHUNK // 4)
+            taken += PIECE
+            yield b"a,b\n" * (PIECE // 4)
 
     with pytest.raises(TooLargeError, match="larger than 3 MiB"):
         sqlite_service.assets.add_dataset("default", "people", endless(), "x.csv", 3 << 20)
-    assert taken == 4 * CHUNK
+    assert taken == 4 * PIECE
     assert files_in(sqlite_service) == []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.service.api.comparing import compared
+from evenhand.service.api.runs import compared
 from evenhand.service.api.table_tasks import check
 from evenhand.service.pages.words import on_the_form
 from evenhand.service.settings import Service

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import DataError, OperationalError
 
 import evenhand
-from evenhand.service.child import COMMAND
+from evenhand.service.attempt import EXECUTE
 from evenhand.service.run_folder import CHECKPOINT, attempt_folder, drop, publish, sweep
 from evenhand.service.settings import Service
 from evenhand.service.storage.runs import Claim, LeaseLost
@@ -248,7 +248,7 @@ def test_a_run_through_the_worker_equals_an_audit(
     steps = 600 if interrupted else 50  # so many that it is still at work when its worker is killed
     request = {"dataset": "census", "protected": ["sex"], "seeds": 20, "steps": steps, "seed": 3}
     run = service.runs.create("default", "audit", "census", request)
-    nursery = nursery_for(service, tmp_path / "marks", command=COMMAND)
+    nursery = nursery_for(service, tmp_path / "marks", command=EXECUTE)
     try:
         worker = nursery.start()
         if interrupted:

@@ -17,8 +17,8 @@ from evenhand.files import read_json
 from evenhand.runs.audit import audit
 from evenhand.service.api import table_tasks
 from evenhand.service.jobs import figures_of
-from evenhand.service.pages import new_data, preview
-from evenhand.service.storage.accounts import Person, person_of
+from evenhand.service.pages import data, new_data
+from evenhand.service.storage.projects import Person, person_of
 from tests.worlds.access_table import BYTES, Row
 from tests.worlds.api import TABLE
 from tests.worlds.people import World, peopled
@@ -32,7 +32,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         def ask(_: Any, task: str, path: Path, **options: Any) -> Any:
             return table_tasks.TASKS[task](path, **options)  # in this process: there are hundreds of requests
 
-        for place in (table_tasks, new_data, preview):
+        for place in (table_tasks, new_data, data):
             patch.setattr(place, "ask", ask)
         yield world
 

@@ -12,8 +12,9 @@ from sqlalchemy import select
 
 from evenhand.service.settings import Service
 from evenhand.service.storage import passwords
-from evenhand.service.storage.accounts import Accounts, Person
-from evenhand.service.storage.rows import tables_of
+from evenhand.service.storage.accounts import Accounts
+from evenhand.service.storage.backup import tables_of
+from evenhand.service.storage.projects import Person
 
 GOOD = "correct horse battery"
 OTHER = "another long password"

@@ -17,7 +17,7 @@ from evenhand.service.api.app import create_app
 from evenhand.service.api.identity import SESSION, csrf_of, project_of
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage import passwords
-from evenhand.service.storage.accounts import Person, Role
+from evenhand.service.storage.projects import Person, Role
 from evenhand.service.storage.tables import Token
 
 PASSWORD = "correct horse battery"

@@ -87,7 +87,7 @@ class Cluster:
         with tempfile.TemporaryDirectory() as home:
             settings = Settings(home=Path(home), database=url)
             storage = settings.storage()
-            from evenhand.service.storage.upgrade import upgrade
+            from evenhand.service.storage.database import upgrade
 
             upgrade(storage.database)
             storage.close()

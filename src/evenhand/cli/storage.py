@@ -25,7 +25,7 @@ def upgrade_storage(home: HomeFolder = None, database: DatabaseUrl = None) -> No
     """
     settings = settings_from(home, database)
     with opened(settings, checked=False) as service:
-        from evenhand.service.storage.upgrade import check_if_newer, revision, upgrade
+        from evenhand.service.storage.database import check_if_newer, revision, upgrade
 
         before = revision(service.database)
         check_if_newer(service.database)
@@ -52,7 +52,7 @@ def backup_storage(
     settings = settings_from(home, database)
     check_storage_exists(settings)
     with opened(settings, checked=False) as service:
-        from evenhand.service.storage.maintenance import backup
+        from evenhand.service.storage.backup import backup
 
         summary = backup(service.database, service.home, to)
     if as_json:
@@ -77,7 +77,7 @@ def restore_storage(
     if not source.is_file():
         raise EvenhandError(f"There is no file {source}.")
     settings = settings_from(home, database)
-    from evenhand.service.storage.maintenance import check_copy, restore
+    from evenhand.service.storage.backup import check_copy, restore
 
     known = check_copy(source)  # before a folder or a database is made
     with opened(settings, checked=False) as service:

@@ -220,7 +220,7 @@ def _set_disabled(name: str, disabled: bool, home: Any, database: str | None) ->
 
 
 def _card(service: "Service", user: "User") -> dict[str, Any]:
-    from evenhand.service.storage.accounts import person_of
+    from evenhand.service.storage.projects import person_of
 
     own = [] if user.admin else service.accounts.projects_of(person_of(user))
     return {

@@ -33,8 +33,7 @@ def add_token(
     Example:  evenhand users token ben --project loans --role auditor --name nightly --days 90
     """
     with existing(home, database) as service:
-        from evenhand.service.storage.accounts import person_of
-        from evenhand.service.storage.people import checked_role
+        from evenhand.service.storage.projects import checked_role, person_of
 
         user, wanted = service.accounts.user(name), service.projects.get(project)
         made, secret = service.accounts.add_token(person_of(user), wanted.id, checked_role(role), token, days)
@@ -58,7 +57,7 @@ def list_tokens(
     Example:  evenhand users tokens ben
     """
     with existing(home, database) as service:
-        from evenhand.service.storage.accounts import person_of
+        from evenhand.service.storage.projects import person_of
 
         users = {user.id: user for user in service.accounts.users()}
         person = None if name is None else person_of(service.accounts.user(name))

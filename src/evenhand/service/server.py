@@ -12,7 +12,7 @@ import uvicorn
 from evenhand.errors import EvenhandError
 from evenhand.service.api.app import create_app
 from evenhand.service.settings import Service, Settings
-from evenhand.service.workers import Workers
+from evenhand.service.worker import Workers
 
 GRACE_SECONDS = 5  # that open requests have to end
 BACKLOG = 2048

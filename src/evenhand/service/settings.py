@@ -11,12 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from evenhand.errors import EvenhandError
 from evenhand.service.storage.accounts import Accounts
 from evenhand.service.storage.assets import Assets
-from evenhand.service.storage.database import Database
+from evenhand.service.storage.database import Database, check_revision, revision, upgrade
 from evenhand.service.storage.home import Home, default_home, keep_database_private
 from evenhand.service.storage.log import Log
 from evenhand.service.storage.projects import Projects, ensure_project
 from evenhand.service.storage.runs import LEASE_SECONDS, Runs
-from evenhand.service.storage.upgrade import check_revision, revision, upgrade
 
 GIB = 1 << 30
 DEFAULT_PROJECT = "default"

@@ -8,9 +8,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evenhand.errors import EvenhandError
 from evenhand.service.settings import DEFAULT_PROJECT, Service, Settings
-from evenhand.service.storage.database import Database
+from evenhand.service.storage.database import SCRIPTS, Database
 from evenhand.service.storage.projects import ensure_project
-from evenhand.service.storage.upgrade import SCRIPTS
 
 AROUND = "To write the files to a folder of your own and keep nothing in the storage, say --out DIR."
 

@@ -11,7 +11,7 @@ from fastapi import Depends, Path, Query, Request
 from evenhand.service.api.errors import ApiError, otherwise
 from evenhand.service.requests import is_id
 from evenhand.service.settings import Service
-from evenhand.service.storage.accounts import Person, Role, at_least
+from evenhand.service.storage.projects import Person, Role, at_least
 from evenhand.service.storage.tables import DataFile, ModelFile, Run, Token
 
 ID = "[0-9a-f]{32}"

@@ -15,8 +15,9 @@ from starlette.responses import JSONResponse, Response
 
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, mistake_text
-from evenhand.service.storage.accounts import NoSuchProject, SignInRefused, TooManyTries
 from evenhand.service.storage.assets import InUseError
+from evenhand.service.storage.passwords import SignInRefused, TooManyTries
+from evenhand.service.storage.projects import NoSuchProject
 from evenhand.service.storage.uploads import TooLargeError
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -5,7 +5,7 @@
   sign-in does not go to another name.
 - Where it comes from: a request that changes something must not come from another site.
 - How it is sent: JSON or a stream of bytes, which a page of another site cannot send without being asked about it; or
-  a form with a token (see `forms`).
+  a form with a token (see `identity`).
 - How long it is: long where a file is sent, short everywhere else.
 - Without accounts, that no proxy hands it on: then others than this machine could reach the service.
 """

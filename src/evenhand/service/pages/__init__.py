@@ -14,16 +14,12 @@ from evenhand.service.pages import (
     new_data,
     repairing,
     run_pages,
-    signing_in,
-    user_pages,
 )
-from evenhand.service.pages.static_files import Static
-from evenhand.service.pages.view import problem_page
+from evenhand.service.pages.view import Static, problem_page
 from evenhand.service.settings import Service
 
 PARTS = (
-    lists, new_data, new_audit, run_pages, exploring, repairing, measuring, comparing, signing_in, account, user_pages,
-    administration,
+    lists, new_data, new_audit, run_pages, exploring, repairing, measuring, comparing, account, administration,
 )  # fmt: skip
 
 

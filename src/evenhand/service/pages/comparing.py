@@ -15,8 +15,8 @@ from evenhand.report.text import (
     percent,
     within_words,
 )
-from evenhand.service.pages.results import is_about_texts, summary_of
 from evenhand.service.pages.view import Asked, View, router
+from evenhand.service.pages.words import is_about_texts
 from evenhand.service.storage.tables import Run
 
 MOST_CHOICES = 200
@@ -69,7 +69,7 @@ def _summary(view: View, known_as: str, errors: dict[str, str], field: str) -> t
     except EvenhandError as error:
         errors[field] = str(error)
         return None
-    summary = summary_of(view, run)
+    summary = view.summary(run)
     if run.kind != "audit" or run.state != "done" or summary is None or is_about_texts(summary):
         errors[field] = "Choose an audit of a table that is done."
         return None

@@ -8,11 +8,10 @@ from fastapi import Response
 
 from evenhand.data.schema import Schema
 from evenhand.report.pairs import Card, Side
-from evenhand.service.api.asking import can_be_asked
 from evenhand.service.api.errors import ApiError, otherwise
+from evenhand.service.api.runs import can_be_asked
 from evenhand.service.findings import Filters, Finding, FindingsIndex
-from evenhand.service.pages.results import summary_of
-from evenhand.service.pages.subjects import schema_of_run
+from evenhand.service.pages.data import schema_of_run
 from evenhand.service.pages.view import Asked, View, link, router
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Run
@@ -43,7 +42,7 @@ def explore(
     """A page of pairs."""
     run = view.run(run_id)
     index, schema = _index(view, run), schema_of_run(view.service, run)  # the schema has better words
-    unread = ((summary_of(view, run) or {}).get("model") or {}).get("unread") or {}
+    unread = ((view.summary(run) or {}).get("model") or {}).get("unread") or {}
     chosen = Chosen(label, phase, gap, sort if sort in ("gap", "order") else "gap")
     values = {f"v{place}": view.request.query_params.get(f"v{place}", "") for place, _ in enumerate(index.protected)}
     least, gap_error = _share(gap)

@@ -9,8 +9,7 @@ import evenhand
 from evenhand.report.text import duration
 from evenhand.service.api.context import read_place
 from evenhand.service.api.errors import ApiError
-from evenhand.service.pages.deleting import Deletion
-from evenhand.service.pages.view import Asked, View, link, router
+from evenhand.service.pages.view import Asked, Deletion, View, link, router
 from evenhand.service.pages.words import STATE_WORDS
 from evenhand.service.storage.tables import DataFile, ModelFile
 from evenhand.service.storage.uploads import size_text

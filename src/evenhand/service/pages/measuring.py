@@ -8,9 +8,8 @@ from fastapi.responses import JSONResponse
 from evenhand.errors import EvenhandError
 from evenhand.report.text import interval_text, joined, label_pair_texts, measured_parts, percent
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
-from evenhand.service.api.asking import create_run, from_audit
 from evenhand.service.api.errors import ApiError
-from evenhand.service.pages.results import summary_of
+from evenhand.service.api.runs import create_run, from_audit
 from evenhand.service.pages.view import Asked, Form, View, is_short_number, router, see, text_of
 from evenhand.service.requests import request_of
 from evenhand.service.storage.tables import Run
@@ -80,7 +79,7 @@ def begin(view: Asked, form: Form, run_id: str) -> Response:
 @pages.get("/runs/{run_id}/rates.json")
 def rates(view: Asked, run_id: str, at: int = 0) -> Response:
     """The rates of one part of a measurement, as a chart."""
-    summary = summary_of(view, view.run(run_id)) or {}
+    summary = view.summary(view.run(run_id)) or {}
     found = measured_parts(summary)[at : at + 1] if "measured" in summary and at >= 0 else []
     groups = [
         {

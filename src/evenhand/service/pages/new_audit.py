@@ -10,10 +10,10 @@ from evenhand.data.attribute import Attribute
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
-from evenhand.service.api.asking import create_run
-from evenhand.service.api.uploading import check_description_size
+from evenhand.service.api.runs import create_run
+from evenhand.service.api.uploads import check_description_size
+from evenhand.service.pages.data import Subject, subject_of
 from evenhand.service.pages.measuring import PRECISIONS
-from evenhand.service.pages.subjects import Subject, subject_of
 from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
 from evenhand.service.pages.words import INPUTS_WORDS, OUTPUT_WORDS
 from evenhand.service.requests import is_id, request_of

@@ -7,9 +7,17 @@ from fastapi import Response
 
 from evenhand.errors import EvenhandError
 from evenhand.service.api.table_tasks import ask
-from evenhand.service.pages.preview import Preview, preview_of
-from evenhand.service.pages.schema_form import attribute_row, schema_of, set_aside, with_choices, with_title
-from evenhand.service.pages.subjects import Subject, subject_of
+from evenhand.service.pages.data import (
+    Preview,
+    Subject,
+    attribute_row,
+    preview_of,
+    schema_of,
+    set_aside,
+    subject_of,
+    with_choices,
+    with_title,
+)
 from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
 from evenhand.service.pages.words import builtin_titles
 from evenhand.service.storage.tables import DataFile

@@ -7,8 +7,8 @@ from fastapi import Response
 
 from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
-from evenhand.service.api.asking import create_run, from_audit
 from evenhand.service.api.errors import ApiError
+from evenhand.service.api.runs import create_run, from_audit
 from evenhand.service.pages.view import Asked, Form, View, is_short_number, router, see, text_of
 from evenhand.service.requests import request_of
 from evenhand.service.storage.tables import Run

@@ -10,15 +10,21 @@ from evenhand.report.groups import group_tables
 from evenhand.report.pairs import growth_points
 from evenhand.report.repair_sentences import sentences
 from evenhand.report.text import STOPPED, is_not_tested, joined, within_words
-from evenhand.service.api.asking import can_be_asked, resume_run
 from evenhand.service.api.errors import ApiError
-from evenhand.service.pages.deleting import Deletion
+from evenhand.service.api.runs import can_be_asked, requeue_run
+from evenhand.service.pages.data import TERMINAL, data_name, model_name
 from evenhand.service.pages.measuring import measured_values
 from evenhand.service.pages.new_audit import settings_link
-from evenhand.service.pages.results import files_of_run, is_about_texts, summary_of
-from evenhand.service.pages.subjects import TERMINAL, data_name, model_name
-from evenhand.service.pages.view import Asked, View, router, see
-from evenhand.service.pages.words import FILE_WORDS, PHASE_WORDS, POPULATION_WORDS, asked, progress_words, state_text
+from evenhand.service.pages.view import Asked, Deletion, View, router, see
+from evenhand.service.pages.words import (
+    FILE_WORDS,
+    PHASE_WORDS,
+    POPULATION_WORDS,
+    asked,
+    is_about_texts,
+    progress_words,
+    state_text,
+)
 from evenhand.service.storage.runs import OVER, STATES
 from evenhand.service.storage.tables import Event, Run
 
@@ -46,7 +52,7 @@ def show(view: Asked, run_id: str) -> Response:
 @pages.get("/runs/{run_id}/growth.json")
 def growth(view: Asked, run_id: str) -> Response:
     """How findings grew, as a chart."""
-    summary = summary_of(view, view.run(run_id))
+    summary = view.summary(view.run(run_id))
     points = growth_points(summary) if summary is not None and "search" in summary else []
     lines = [
         {"name": "samples", "points": [[0, 0], *([tried, generated] for tried, generated, _ in points)]},
@@ -58,14 +64,14 @@ def growth(view: Asked, run_id: str) -> Response:
 @pages.get("/runs/{run_id}/before_after.json")
 def before_after(view: Asked, run_id: str) -> Response:
     """A repair's rates, as a chart."""
-    return JSONResponse(_before_after(summary_of(view, view.run(run_id))))
+    return JSONResponse(_before_after(view.summary(view.run(run_id))))
 
 
 @pages.get("/runs/{run_id}/report")
 def report(view: Asked, run_id: str) -> Response:
     """The report in a frame without any rights."""
     run = view.run(run_id)
-    if "report.html" not in files_of_run(view, run):
+    if "report.html" not in view.files(run):
         raise ApiError("not-found", "This run has no report: it has not ended, or it ended without a result.")
     return view.page("report", section="/runs", run=run)
 
@@ -81,7 +87,7 @@ def cancel(view: Asked, run_id: str) -> Response:
 @pages.post("/runs/{run_id}/resume")
 def resume(view: Asked, run_id: str) -> Response:
     """Let a run that failed or was cancelled start again."""
-    resume_run(view.asked, run_id)
+    requeue_run(view.asked, run_id)
     return see(f"/runs/{run_id}")
 
 
@@ -124,7 +130,7 @@ def _pairs(events: list[Event]) -> list[dict[str, Any]]:
 
 
 def _over(view: View, run: Run) -> dict[str, Any]:
-    summary, files = summary_of(view, run), files_of_run(view, run)
+    summary, files = view.summary(run), view.files(run)
     texts = is_about_texts(summary)
     values: dict[str, Any] = {"summary": summary, "files": files, "inner": None, "texts": texts, "from_here": False}
     if summary is None:

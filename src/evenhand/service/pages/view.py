@@ -1,23 +1,58 @@
-"""How a page is made: templates, links, forms, and errors as pages of their own."""
+"""How a page is made: templates, links, forms, files of style and script, the question before a deletion, errors."""
 
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.datastructures import FormData, UploadFile
 
 import evenhand
+from evenhand.errors import EvenhandError
+from evenhand.files import read_json
 from evenhand.service.api.context import Asked as InProject
 from evenhand.service.api.context import Context
-from evenhand.service.pages.static_files import static_address
-from evenhand.service.pages.words import FILTERS, STATE_WORDS
+from evenhand.service.pages.words import FILE_WORDS, FILTERS, STATE_WORDS
 from evenhand.service.settings import Service
+from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Project, Run
 
+FOLDER = Path(__file__).parent / "static"
+FOREVER = "public, max-age=31536000, immutable"
+
+
+@cache
+def _mark(name: str) -> str:
+    return hashlib.sha256((FOLDER / name).read_bytes()).hexdigest()[:16]
+
+
+def static_address(name: str) -> str:
+    """Where pages find a file as it is now."""
+    return f"/static/{name}?{_mark(name)}"
+
+
+class Static(StaticFiles):
+    """A browser keeps a file that was asked for with its mark; without one it asks each time whether it has changed."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=FOLDER)
+
+    def file_response(self, full_path: Any, stat_result: Any, scope: Any, status_code: int = 200) -> Response:
+        """The file, or word that it has not changed."""
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        marked = scope["query_string"].decode("latin-1") == _mark(Path(full_path).relative_to(FOLDER).as_posix())
+        response.headers["Cache-Control"] = FOREVER if marked else "no-cache"
+        return response
+
+
+HIDDEN_FILES = ("findings.index",)
 HEADINGS = {
     403: "You may not do this", 404: "This page is not there", 409: "That cannot be done now", 429: "Please wait",
     500: "Something failed here", 503: "Please wait a moment",
@@ -44,6 +79,24 @@ class View:
     def run(self, run_id: str) -> Run:
         """A run of the request's project."""
         return self.asked.run(run_id)
+
+    def summary(self, run: Run) -> dict[str, Any] | None:
+        """The summary of a run that is over; None where it is not there. One that was stopped may have one too."""
+        path = self.service.home.run(run.id) / "summary.json"
+        try:
+            return read_json(path) if run.state in OVER and path.is_file() else None
+        except EvenhandError:
+            return None
+
+    def files(self, run: Run) -> dict[str, int]:
+        """The files of a run that is over with their sizes, the report first."""
+        folder = self.service.home.run(run.id)
+        if run.state not in OVER or not folder.is_dir():
+            return {}
+        found = [path for path in folder.iterdir() if path.is_file() and path.name not in HIDDEN_FILES]
+        order = list(FILE_WORDS)
+        found.sort(key=lambda path: (order.index(path.name) if path.name in order else len(order), path.name))
+        return {path.name: path.stat().st_size for path in found if not path.name.startswith(".")}
 
     def page(self, template: str, /, *, section: str = "", status: int = 200, **values: Any) -> HTMLResponse:
         """A page from its template."""
@@ -149,7 +202,7 @@ def problem_page(request: Request, status: int, what: str, message: str) -> Resp
 
 
 def _back_to(request: Request, choices: list[Project]) -> dict[str, Any] | None:
-    """The project and the page of a form that came after another project was chosen (see `forms`)."""
+    """The project and the page of a form that came after another project was chosen (see `identity`)."""
     wanted = getattr(request.state, "form_project", None)
     project = next((one for one in choices if one.id == wanted), None)
     if project is None:
@@ -161,3 +214,29 @@ def _back_to(request: Request, choices: list[Project]) -> dict[str, Any] | None:
 def router() -> APIRouter:
     """A router for pages: not part of the described HTTP interface."""
     return APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """What may be deleted, and what that means."""
+
+    section: str  # of the pages, where one is again when it is done
+    page: str  # the thing's own address; the question is asked below it
+    name: str
+    consequence: str
+    back: str | None = None  # where "Keep it" leads; None: to its page
+
+    def ask(self, view: View, error: str | None = None) -> Response:
+        """The question, with what stood in the way the last time."""
+        return view.page(
+            "delete", section=self.section, status=409 if error else 200, name=self.name, error=error,
+            consequence=self.consequence, address=f"{self.page}/delete", back=self.back or self.page,
+        )  # fmt: skip
+
+    def do(self, view: View, act: Callable[[], object]) -> Response:
+        """Delete it; where that cannot be done, the question once more with the reason."""
+        try:
+            act()
+        except EvenhandError as error:
+            return self.ask(view, str(error))
+        return see(self.section)

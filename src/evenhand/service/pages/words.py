@@ -92,6 +92,11 @@ def on_the_form(error: str) -> str:
     return error
 
 
+def is_about_texts(summary: dict[str, Any] | None) -> bool:
+    """Whether a run was about texts: its figures are others, and its findings are not a table."""
+    return summary is not None and summary.get("domain") == "text"
+
+
 def phase_text(phase: str) -> str:
     """What a run is doing, from what its process calls it."""
     changed, _, population = phase.rpartition(", ")

@@ -10,21 +10,22 @@ from sqlalchemy.orm import Session
 
 from evenhand.errors import EvenhandError
 from evenhand.service.requests import is_id
-from evenhand.service.storage.contents import (
+from evenhand.service.storage.database import Database
+from evenhand.service.storage.home import Home
+from evenhand.service.storage.projects import hold_project
+from evenhand.service.storage.runs import OVER
+from evenhand.service.storage.tables import DataFile, ModelFile, Run
+from evenhand.service.storage.uploads import (
     DESCRIPTION,
+    Upload,
     check_description,
     check_model,
     check_schema,
     check_table,
     data_file,
     model_file,
+    received,
 )
-from evenhand.service.storage.database import Database
-from evenhand.service.storage.home import Home
-from evenhand.service.storage.people import hold_project
-from evenhand.service.storage.runs import OVER
-from evenhand.service.storage.tables import DataFile, ModelFile, Run
-from evenhand.service.storage.uploads import Upload, received
 
 Source = Upload | IO[bytes] | Iterable[bytes]
 File = TypeVar("File", DataFile, ModelFile)

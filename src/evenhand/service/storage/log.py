@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from evenhand.service.storage.database import REPLACEMENT, Database
 from evenhand.service.storage.tables import LogEntry
 
-LONGEST = {"user": 100, "address": 100, "project": 32, "subject": 200}
+LONGEST_FIELDS = {"user": 100, "address": 100, "project": 32, "subject": 200}
 LONGEST_VALUE = 500  # of a text among an entry's data
 
 
@@ -46,11 +46,11 @@ class Log:
         """Entries from the newest to the oldest; `after` is the id of the last one that was seen."""
         wanted = select(LogEntry).order_by(LogEntry.id.desc()).limit(limit)
         if user is not None:
-            wanted = wanted.where(LogEntry.user == kept(user, LONGEST["user"]))
+            wanted = wanted.where(LogEntry.user == printable(user, LONGEST_FIELDS["user"]))
         if action is not None:
-            wanted = wanted.where(LogEntry.action == kept(action, 50))
+            wanted = wanted.where(LogEntry.action == printable(action, 50))
         if project is not None:
-            wanted = wanted.where(LogEntry.project == kept(project, LONGEST["project"]))
+            wanted = wanted.where(LogEntry.project == printable(project, LONGEST_FIELDS["project"]))
         if after is not None:
             wanted = wanted.where(LogEntry.id < after)
         with self.database.reading() as session:
@@ -59,9 +59,9 @@ class Log:
 
 def add_entry(session: Session, at: datetime, action: str, *, user: str | None = None, **rest: Any) -> None:
     """An entry as part of a transaction, for what must not happen without being noted."""
-    fields = {"user": user} | {name: rest.pop(name, None) for name in LONGEST if name != "user"}
-    texts = {name: None if text is None else kept(text, LONGEST[name]) for name, text in fields.items()}
-    data = {name: kept(value, LONGEST_VALUE) if isinstance(value, str) else value for name, value in rest.items()}
+    fields = {"user": user} | {name: rest.pop(name, None) for name in LONGEST_FIELDS if name != "user"}
+    texts = {name: None if text is None else printable(text, LONGEST_FIELDS[name]) for name, text in fields.items()}
+    data = {name: printable(value, LONGEST_VALUE) if isinstance(value, str) else value for name, value in rest.items()}
     session.add(LogEntry(at=at, action=action, data=data, **texts))
 
 
@@ -70,6 +70,6 @@ def one_line(name: str) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
 
 
-def kept(text: str, longest: int) -> str:
+def printable(text: str, longest: int) -> str:
     """A text from outside as it may be kept and shown: one line, nothing that a terminal would obey."""
     return "".join(letter if letter.isprintable() else REPLACEMENT for letter in text[:longest])

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, select, text
 
 from evenhand.service.storage.assets import Assets
-from evenhand.service.storage.backup import backup
+from evenhand.service.storage.backup import backup, check_copy, file_sha256, restore
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import GRACE_SECONDS, Home
-from evenhand.service.storage.restore import check_copy, file_sha256, restore
 from evenhand.service.storage.tables import DataFile, ModelFile, Run
 
 __all__ = ["Problem", "backup", "check", "check_copy", "counts", "restore"]

@@ -1,17 +1,85 @@
-"""Projects, which keep people's data apart."""
+"""Projects, which keep people's data apart, and the roles that people have in them."""
 
 import uuid
+from dataclasses import dataclass
+from typing import Literal
 
 from sqlalchemy import delete, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from evenhand.errors import EvenhandError
+from evenhand.errors import EvenhandError, unknown_name
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import ID, TABLES, Home
 from evenhand.service.storage.log import one_line
-from evenhand.service.storage.people import found_project
-from evenhand.service.storage.tables import Project, Run
+from evenhand.service.storage.tables import Member, Project, Run, User
+
+Role = Literal["viewer", "auditor", "admin"]
+ROLES: tuple[Role, ...] = ("viewer", "auditor", "admin")  # each may do what those before it may
+
+
+class NoSuchProject(EvenhandError):  # noqa: N818 - it may have been there a moment ago
+    """There is no project of this id, or not any more."""
+
+
+@dataclass(frozen=True)
+class Person:
+    """A user without the password's hash."""
+
+    id: str
+    name: str
+    admin: bool
+
+
+def person_of(user: User) -> Person:
+    """The user as others may see them."""
+    return Person(user.id, user.name, user.admin)
+
+
+def at_least(role: Role | None, wanted: Role) -> bool:
+    """Whether a role allows what `wanted` does."""
+    return role is not None and ROLES.index(role) >= ROLES.index(wanted)
+
+
+def lower_of(first: Role, second: Role) -> Role:
+    """The role that allows less."""
+    return min(first, second, key=ROLES.index)
+
+
+def checked_role(role: str) -> Role:
+    """A role by its name."""
+    if role not in ROLES:
+        raise unknown_name("role", role, ROLES)
+    return role
+
+
+def found_project(session: Session, project_id: str, *, locked: bool = False) -> Project:
+    """The project of an id."""
+    project = session.get(Project, project_id, with_for_update=locked) if project_id.isprintable() else None
+    if project is None:
+        raise NoSuchProject(f"There is no project {project_id[:100]!r}. `evenhand projects list` shows all.")
+    return project
+
+
+def hold_project(session: Session, project_id: str) -> None:
+    """Keep a project from being deleted until the transaction has put something into it; one that is gone is refused.
+
+    It is held before anything that is in it, in the order in which `Projects.delete` does.
+    """
+    held = {"read": True, "key_share": True}
+    if not project_id.isprintable() or session.get(Project, project_id, with_for_update=held) is None:
+        raise NoSuchProject(f"The project {project_id[:100]!r} is not there any more.")
+
+
+def role_of(session: Session, person: Person | User, project_id: str) -> Role | None:
+    """What somebody may do in a project; None: nothing, or there is no such project."""
+    if not project_id.isprintable():
+        return None
+    if person.admin:
+        return "admin" if session.get(Project, project_id) is not None else None
+    member = session.get(Member, (person.id, project_id))
+    return None if member is None else checked_role(member.role)
+
 
 FIRST = "default"  # the project that is always there; the only one whose id is a word
 LONGEST_NAME = 100

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from evenhand.errors import EvenhandError
 from evenhand.service.storage.database import Database, storable
-from evenhand.service.storage.people import hold_project
+from evenhand.service.storage.projects import hold_project
 from evenhand.service.storage.tables import Event, Run
 
 State = Literal["queued", "running", "cancelling", "done", "failed", "cancelled", "interrupted"]

@@ -1,0 +1,343 @@
+"""Routes about what people send: tables with what their columns mean, and models."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+
+from evenhand.data.dataset import builtin_names, load_schema
+from evenhand.data.schema import Schema
+from evenhand.service.api import table_tasks
+from evenhand.service.api.answers import (
+    AttributeAnswer,
+    BuiltinAnswer,
+    DatasetAnswer,
+    Datasets,
+    ModelAnswer,
+    Models,
+    PreviewAnswer,
+    SchemaAnswer,
+)
+from evenhand.service.api.context import After, Asked, Context, Id, Limit, cursor_of, read_cursor
+from evenhand.service.api.errors import ApiError, documented
+from evenhand.service.api.guard import is_form
+from evenhand.service.storage.tables import DataFile, ModelFile
+from evenhand.service.storage.uploads import TooLargeError, Upload, check_schema, size_text
+
+PIECE = 1 << 20
+Kept = TypeVar("Kept", DataFile, ModelFile)
+Keep = Callable[[str, Any, str], Kept]  # name, stream and file name
+BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["csrf", "file"],
+                    "properties": {
+                        "csrf": {"type": "string", "description": "The token of the page's cookie."},
+                        "name": {"type": "string"},
+                        "file": {"type": "string", "format": "binary"},
+                    },
+                }
+            },
+        },
+    }
+}
+
+
+def check_description_size(content: bytes, most: int) -> None:
+    """Refuse a description that is longer than any request without a file may be."""
+    if len(content) > most:
+        raise TooLargeError(f"The description is larger than {size_text(most)}, which is the most that is taken.")
+
+
+async def kept(
+    request: Request, asked: Context, name: str | None, filename: str | None, limit: int, keep: Keep[Kept]
+) -> Kept:
+    """Receive a file, piece by piece, and keep it; nothing is left of one that is refused or cut off."""
+    if is_form(request):
+        return await _from_form(request, name, filename, keep)
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/octet-stream":
+        raise ApiError("wrong-type", "Send the file as application/octet-stream, or in a form.")
+    if not filename:
+        raise ApiError("invalid", "Say what the file is called: ?filename=people.csv. Its ending says what it is.")
+    upload = await run_in_threadpool(asked.service.assets.receive, limit)
+    try:
+        await _receive(request, upload)
+        return await run_in_threadpool(keep, name or filename, upload, filename)
+    except BaseException:
+        upload.abandon()
+        raise
+
+
+async def _from_form(request: Request, name: str | None, filename: str | None, keep: Keep[Kept]) -> Kept:
+    form = await request.form()
+    file, said = form.get("file"), form.get("name")
+    if not isinstance(file, UploadFile) or not file.filename:
+        raise ApiError("invalid", "The form has no file. Choose one.")
+    given = said if isinstance(said, str) and said.strip() else file.filename
+    return await run_in_threadpool(keep, name or given, file.file, filename or file.filename)
+
+
+async def _receive(request: Request, upload: Upload) -> None:
+    """Write what comes to the disk, in a thread: disks are slow."""
+    waiting = bytearray()
+    async for chunk in request.stream():
+        waiting += chunk
+        if len(waiting) >= PIECE:
+            await run_in_threadpool(upload.write, bytes(waiting))
+            waiting.clear()
+    await run_in_threadpool(upload.write, bytes(waiting))
+
+
+data_router = APIRouter(prefix="/api/v1", tags=["data"], responses=documented())
+
+Column = Annotated[str, Field(min_length=1, max_length=500)]
+Size = Annotated[float, Field(gt=0, le=1e300)]
+
+
+class Inferring(BaseModel):
+    """What is known about a table before its schema is inferred."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: Column = Field(description="The column that the model predicts.")
+    protected: Annotated[list[Column], Field(max_length=100)] | None = Field(
+        default=None, description="Protected columns; null: guessed by their names."
+    )
+    favourable: str | None = Field(default=None, max_length=500, description="The label's favourable value.")
+    bins: int | None = Field(default=None, ge=2, le=1000, description="Numbers in so many bins of equally many rows.")
+    widths: dict[Column, Size] = Field(default={}, description="Bins of a width, by column.")
+    steps: dict[Column, Size] = Field(default={}, description="Steps in which numbers are searched, by column.")
+    separator: str | None = Field(default=None, pattern="^[,;|\t]$", description="Of a CSV file; null: found out.")
+
+
+class SchemaText(BaseModel):
+    """A schema that somebody wrote or corrected."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    text: str = Field(max_length=4 << 20, description="TOML.")
+
+
+@data_router.get("/builtin", summary="List the data sets that come with the package")
+def list_builtin() -> list[BuiltinAnswer]:
+    """Each has a network of its own, so that it can be audited at once."""
+    return [_builtin(load_schema(name)) for name in builtin_names()]
+
+
+def _builtin(schema: Schema) -> BuiltinAnswer:
+    return BuiltinAnswer(
+        name=schema.name, title=schema.title, attributes=schema.names, protected=schema.protected,
+        label=schema.label.column, labels=schema.label.words or schema.label.values,
+    )  # fmt: skip
+
+
+@data_router.post(
+    "/datasets", summary="Send a table", status_code=201, openapi_extra=BODY, responses=documented("no-room")
+)
+async def add_dataset(
+    request: Request,
+    asked: Asked,
+    name: Annotated[str | None, Query(max_length=200, description="How lists name it.")] = None,
+    filename: Annotated[
+        str | None, Query(max_length=500, description="Its ending says what it is: .csv, .csv.gz or .parquet.")
+    ] = None,
+) -> DatasetAnswer:
+    """The file is the body of the request, or a field `file` of a form. It is counted and hashed on the way."""
+    service, limit = asked.service, asked.service.settings.upload_limit
+
+    def keep(name: str, stream: Any, filename: str) -> DataFile:
+        return service.assets.add_dataset(asked.project, name, stream, filename, limit)
+
+    entry = await kept(request, asked, name, filename, limit, keep)
+    request.app.state.figures.uploaded.labels("table").inc(entry.size)
+    return dataset_answer(entry)
+
+
+@data_router.get("/datasets", summary="List tables, the newest first")
+def list_datasets(asked: Asked, after: After = None, limit: Limit = 50) -> Datasets:
+    """A page of the list."""
+    found = asked.service.assets.datasets(asked.project, read_cursor(after), limit + 1)
+    shown = found[:limit]
+    return Datasets(
+        entries=[dataset_answer(entry) for entry in shown], next=cursor_of(shown[-1]) if len(found) > limit else None
+    )
+
+
+@data_router.get("/datasets/{dataset_id}", summary="Show a table")
+def show_dataset(asked: Asked, dataset_id: Id) -> DatasetAnswer:
+    """Its name, size and checksum."""
+    return dataset_answer(asked.dataset(dataset_id))
+
+
+@data_router.delete(
+    "/datasets/{dataset_id}", summary="Delete a table", status_code=204, responses=documented("conflict")
+)
+def delete_dataset(asked: Asked, dataset_id: Id) -> Response:
+    """Its file goes too. Refused while a run that is not over needs it."""
+    asked.dataset(dataset_id)
+    asked.service.assets.delete_dataset(dataset_id, asked.project)
+    return Response(status_code=204)
+
+
+@data_router.get("/datasets/{dataset_id}/preview", summary="Show the first rows of a table")
+def preview_dataset(asked: Asked, dataset_id: Id, rows: Annotated[int, Query(ge=1, le=100)] = 10) -> PreviewAnswer:
+    """As text, without reading the rest."""
+    return PreviewAnswer(**_task(asked, asked.dataset(dataset_id), "preview", rows=rows))
+
+
+@data_router.post("/datasets/{dataset_id}/schema/infer", summary="Infer what the columns of a table mean")
+def infer_schema(asked: Asked, dataset_id: Id, body: Inferring) -> SchemaAnswer:
+    """The schema is kept; read it and correct what is wrong."""
+    entry = asked.dataset(dataset_id)
+    found = _task(asked, entry, "infer", name=_short_name(entry.name), **body.model_dump())
+    asked.service.assets.set_schema(dataset_id, found["text"], asked.project)
+    return schema_answer(found.pop("text"), **found)
+
+
+@data_router.get("/datasets/{dataset_id}/schema", summary="Show what the columns of a table mean")
+def show_schema(asked: Asked, dataset_id: Id) -> SchemaAnswer:
+    """The schema as text, and read."""
+    entry = asked.dataset(dataset_id)
+    if entry.schema_text is None:
+        raise ApiError("not-found", f"The table '{entry.name}' has no schema yet. Infer one, or send one.")
+    return schema_answer(entry.schema_text, rows=entry.rows)
+
+
+@data_router.put("/datasets/{dataset_id}/schema", summary="Say what the columns of a table mean")
+def set_schema(asked: Asked, dataset_id: Id, body: SchemaText) -> SchemaAnswer:
+    """The schema is kept if it is right and fits the table; a mistake is named with its line and column."""
+    entry = asked.dataset(dataset_id)
+    check_schema(body.text, entry.file)
+    found = _task(asked, entry, "check", text=body.text)
+    asked.service.assets.set_schema(dataset_id, body.text, asked.project)
+    return schema_answer(body.text, **found)
+
+
+def dataset_answer(entry: DataFile) -> DatasetAnswer:
+    """An entry as it is answered."""
+    shown = {name: getattr(entry, name) for name in DatasetAnswer.model_fields if name != "has_schema"}
+    return DatasetAnswer(**shown, has_schema=entry.schema_text is not None)
+
+
+def schema_answer(
+    text: str,
+    *,
+    rows: int | None,
+    notes: dict[str, list[str]] | None = None,
+    set_aside: dict[str, str] | None = None,
+    protected_guessed: bool = False,
+    facts: dict[str, str] | None = None,
+) -> SchemaAnswer:
+    """A schema as it is answered."""
+    schema = Schema.parse(tomllib.loads(text), "of the data set", text)
+    attributes = [
+        AttributeAnswer(
+            name=attribute.name, column=attribute.column, title=attribute.title, kind=attribute.kind,
+            size=attribute.size, protected=attribute.protected, notes=(notes or {}).get(attribute.name, []),
+        )
+        for attribute in schema.attributes
+    ]  # fmt: skip
+    return SchemaAnswer(
+        text=text, rows=rows, label=schema.label.column, labels=schema.label.values,
+        favourable=schema.label.favourable, protected=schema.protected, protected_guessed=protected_guessed,
+        attributes=attributes, set_aside=set_aside or {}, facts=facts or {},
+    )  # fmt: skip
+
+
+def _task(asked: Context, entry: DataFile, task: str, **options: Any) -> dict[str, Any]:
+    return table_tasks.ask(asked.service.settings, task, asked.service.assets.dataset_path(entry), **options)
+
+
+def _short_name(name: str) -> str:
+    """The schema's name for a table: that of the upload without the ending of its file."""
+    return name.partition(".")[0].strip() or "table"
+
+
+model_router = APIRouter(prefix="/api/v1", tags=["models"], responses=documented())
+
+
+@model_router.post(
+    "/models", summary="Send a model", status_code=201, openapi_extra=BODY, responses=documented("no-room")
+)
+async def add_model(
+    request: Request,
+    asked: Asked,
+    name: Annotated[str | None, Query(max_length=200, description="How lists name it.")] = None,
+    filename: Annotated[
+        str | None,
+        Query(
+            max_length=500,
+            description="Its ending says what it is: .safetensors, .skops, .onnx, .keras, .txt (LightGBM) or .ubj "
+            "(XGBoost).",
+        ),
+    ] = None,
+) -> ModelAnswer:
+    """Only formats that hold no code. A .safetensors file needs its .json: field `description` of a form, or later."""
+    service, limit = asked.service, asked.service.settings.model_limit
+    description = await _description(request, asked.service.settings.max_request)
+
+    def keep(name: str, stream: Any, filename: str) -> ModelFile:
+        return service.assets.add_model(asked.project, name, stream, filename, limit, description)
+
+    entry = await kept(request, asked, name, filename, limit, keep)
+    request.app.state.figures.uploaded.labels("model").inc(entry.size)
+    return _model_answer(asked, entry)
+
+
+async def _description(request: Request, most: int) -> bytes | None:
+    if not is_form(request):
+        return None
+    file = (await request.form()).get("description")
+    if not isinstance(file, UploadFile) or not file.filename:
+        return None
+    content = await file.read(most + 1)
+    check_description_size(content, most)
+    return content
+
+
+@model_router.get("/models", summary="List models, the newest first")
+def list_models(asked: Asked, after: After = None, limit: Limit = 50) -> Models:
+    """A page of the list."""
+    found = asked.service.assets.models(asked.project, read_cursor(after), limit + 1)
+    shown = found[:limit]
+    return Models(
+        entries=[_model_answer(asked, entry) for entry in shown],
+        next=cursor_of(shown[-1]) if len(found) > limit else None,
+    )
+
+
+@model_router.get("/models/{model_id}", summary="Show a model")
+def show_model(asked: Asked, model_id: Id) -> ModelAnswer:
+    """Its name, size and checksum."""
+    return _model_answer(asked, asked.model(model_id))
+
+
+@model_router.put("/models/{model_id}/description", summary="Add the description of a .safetensors file")
+def describe_model(asked: Asked, model_id: Id, body: Annotated[dict[str, Any], Body()]) -> ModelAnswer:
+    """The .json that evenhand wrote beside it."""
+    asked.model(model_id)
+    entry = asked.service.assets.describe_model(model_id, json.dumps(body).encode(), asked.project)
+    return _model_answer(asked, entry)
+
+
+@model_router.delete("/models/{model_id}", summary="Delete a model", status_code=204, responses=documented("conflict"))
+def delete_model(asked: Asked, model_id: Id) -> Response:
+    """Its files go too. Refused while a run that is not over needs it."""
+    asked.model(model_id)
+    asked.service.assets.delete_model(model_id, asked.project)
+    return Response(status_code=204)
+
+
+def _model_answer(asked: Context, entry: ModelFile) -> ModelAnswer:
+    shown = {name: getattr(entry, name) for name in ModelAnswer.model_fields if name != "is_described"}
+    return ModelAnswer(**shown, is_described=asked.service.assets.is_described(entry))
