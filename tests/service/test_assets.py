@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from evenhand.data.dataset import load_dataset
 from evenhand.errors import EvenhandError
-from evenhand.service.api.context import Context
+from evenhand.service.api.caller import Caller
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import create_run, requeue_run
 from evenhand.service.requests import AuditRequest
@@ -153,7 +153,7 @@ def test_a_run_and_the_deletion_of_what_it_needs_cannot_both_happen(service: Ser
         service.assets.set_schema(table.id, SCHEMA)
         request = AuditRequest(dataset=table.id, model=network.id, protected=["sex"])
         together, outcomes = threading.Barrier(2), list[str]()
-        asking = outcome_of(partial(create_run, Context(service, "default"), "audit", request), together, outcomes)
+        asking = outcome_of(partial(create_run, Caller(service, "default"), "audit", request), together, outcomes)
         delete = service.assets.delete_dataset if what == "dataset" else service.assets.delete_model
         deleting = outcome_of(partial(delete, table.id if what == "dataset" else network.id), together, outcomes)
         asking.join()
@@ -193,7 +193,7 @@ def test_a_run_is_not_taken_up_again_without_its_table(service: Service) -> None
     service.runs.cancel(run.id)
     service.assets.delete_dataset(table.id)
     with pytest.raises(ApiError, match="There is no data set") as refused:
-        requeue_run(Context(service, "default"), run.id)
+        requeue_run(Caller(service, "default"), run.id)
     assert refused.value.what == "conflict"
     assert service.runs.get(run.id).state == "cancelled"
 

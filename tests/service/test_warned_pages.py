@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.service.api.runs import compared
+from evenhand.service.api.runs import compare
 from evenhand.service.api.table_tasks import check
 from evenhand.service.pages.words import on_the_form
 from evenhand.service.settings import Service
@@ -63,7 +63,7 @@ def test_a_comparison_says_what_was_not_tested(visitor: Visitor, done: Callable[
     assert re.search(r"People in the data affected</th><td>not tested</td><td>\d+\.\d\d%</td>", text)
     assert "/compare.json" not in text
     assert len(visitor.client.get(f"/compare.json?a={one.id}&b={other.id}").json()["groups"]) == 1
-    rates = [figure for figure in compared(one, other, whole=True).figures if figure.name == "data_rate.rate"]
+    rates = [figure for figure in compare(one, other, whole=True).figures if figure.name == "data_rate.rate"]
     assert [(figure.a, figure.change) for figure in rates] == [(None, None)]
 
 

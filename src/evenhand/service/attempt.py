@@ -170,14 +170,14 @@ class Attempt:
         self._reassure_at = 0.0
         self._hangs_at = time.monotonic() + HANGING * service.settings.run_seconds + 60
 
-    def see_through(self) -> None:
+    def run(self) -> None:
         """Do the run; whatever happens to it, the worker lives on."""
         try:
-            self._do()
+            self._run()
         except SQLAlchemyError as error:  # the lease runs out, and what is left of this attempt is swept away
             log.warning("run %s: left behind, since the database did not take its news: %s", self._claim.run, error)
 
-    def _do(self) -> None:
+    def _run(self) -> None:
         self._heart = Heartbeat(self._runs, self._claim)
         try:
             self._folder = attempt_folder(self._service.home, self._claim)
@@ -198,10 +198,10 @@ class Attempt:
         """Until the child has ended, pass on what it says and look after it."""
         while (event := self._child.event(TICK_SECONDS)) is not None:
             if event:
-                self._heard(event)
+                self._on_event(event)
             self._look_after()
 
-    def _heard(self, event: dict[str, Any]) -> None:
+    def _on_event(self, event: dict[str, Any]) -> None:
         kind = event.pop("event", "")
         if kind == "progress":
             self._heart.progress(event)
@@ -263,9 +263,9 @@ class Attempt:
         state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
         assert self._folder is not None
         folder = self._folder
-        self._surely(lambda: publish(folder, self._still_held, keep_checkpoint=state != "done"))
+        self._retry_database(lambda: publish(folder, self._still_held, keep_checkpoint=state != "done"))
         self._heart.stop()
-        self._surely(lambda: self._runs.finish(self._claim, state, result, error))
+        self._retry_database(lambda: self._runs.finish(self._claim, state, result, error))
         drop(folder)
         log.info("run %s: %s", self._claim.run, state)
 
@@ -282,10 +282,10 @@ class Attempt:
         try:
             if self._folder is not None:
                 folder = self._folder
-                self._surely(lambda: put_by(folder, self._still_held))
+                self._retry_database(lambda: put_by(folder, self._still_held))
                 drop(folder)
             self._heart.stop()
-            self._surely(end)
+            self._retry_database(end)
         except LeaseLost:
             self._leave()
 
@@ -297,9 +297,9 @@ class Attempt:
         log.warning("run %s: it is not this worker's any more", self._claim.run)
         self._child.end()
         if self._folder is not None:
-            self._surely(lambda: tidy(self._folder.parent, self._runs))  # type: ignore[union-attr]
+            self._retry_database(lambda: tidy(self._folder.parent, self._runs))  # type: ignore[union-attr]
 
-    def _surely(self, act: Callable[[], object]) -> None:
+    def _retry_database(self, act: Callable[[], object]) -> None:
         """Do something with the database, again and again until it answers or the worker is told to stop."""
         while True:
             try:

@@ -79,7 +79,7 @@ class Worker:
         child = self._spare if self._spare is not None and self._spare.alive else Child(self._command)
         if child is self._spare:
             self._spare = None
-        Attempt(self.service, claim, child, self._stopping, self._stop_seconds).see_through()
+        Attempt(self.service, claim, child, self._stopping, self._stop_seconds).run()
         return claim.run
 
     def _prepare(self) -> None:

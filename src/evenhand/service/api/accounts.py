@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.service.api.context import Asked, Context, Id, tell
-from evenhand.service.api.errors import ApiError, documented, otherwise
+from evenhand.service.api.caller import Caller, CurrentCaller, Id, tell
+from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.api.identity import address_of
 from evenhand.service.api.watching import LARGEST
 from evenhand.service.storage.accounts import MOST_DAYS
@@ -57,7 +57,7 @@ class TokenAnswer(BaseModel):
     revoked: datetime | None
 
 
-class Tokens(BaseModel):
+class TokenList(BaseModel):
     """Tokens, the newest first."""
 
     entries: list[TokenAnswer]
@@ -81,46 +81,46 @@ class NewToken(BaseModel):
     project: Annotated[str, Field(max_length=32)] | None = Field(default=None, description="Null: that of the request.")
 
 
-def known_person(asked: Context) -> Person:
+def known_person(caller: Caller) -> Person:
     """The one who asks; a service without accounts knows nobody, and nobody may plant an account for later."""
-    if asked.person is None:
+    if caller.person is None:
         raise ApiError("conflict", "This service has no accounts. An admin makes them: evenhand users add NAME --admin")
-    return asked.person
+    return caller.person
 
 
 @router.get("/me", summary="Show who asks")
-def show_me(asked: Asked) -> Me:
+def show_me(caller: CurrentCaller) -> Me:
     """The name, the project that requests are about, and the role in it."""
-    person = asked.person
+    person = caller.person
     return Me(
-        name=person.name if person else None, admin=person.admin if person else True, project=asked.project or None,
-        role=asked.role, by_token=asked.token is not None,
+        name=person.name if person else None, admin=person.admin if person else True, project=caller.project or None,
+        role=caller.role, by_token=caller.token is not None,
     )  # fmt: skip
 
 
 @router.get("/projects", summary="List the projects of the one who asks")
-def list_projects(asked: Asked) -> ProjectRoles:
+def list_projects(caller: CurrentCaller) -> ProjectRoles:
     """By name. A token knows its own project only."""
-    if asked.person is None:
-        found = [(project, "admin") for project in asked.service.projects.all() if project.id == asked.project]
+    if caller.person is None:
+        found = [(project, "admin") for project in caller.service.projects.all() if project.id == caller.project]
     else:
-        found = [(project, str(role)) for project, role in asked.service.accounts.projects_of(asked.person)]
-    if asked.token is not None:
-        found = [(project, str(asked.role)) for project, _ in found if project.id == asked.project]
+        found = [(project, str(role)) for project, role in caller.service.accounts.projects_of(caller.person)]
+    if caller.token is not None:
+        found = [(project, str(caller.role)) for project, _ in found if project.id == caller.project]
     return ProjectRoles(entries=[ProjectRole(id=one.id, name=one.name, role=role) for one, role in found])
 
 
 @router.get("/me/tokens", summary="List tokens of the one who asks")
-def list_tokens(asked: Asked) -> Tokens:
+def list_tokens(caller: CurrentCaller) -> TokenList:
     """Also those that work no more. A token sees those of its own project only."""
-    found = asked.service.accounts.tokens(known_person(asked))
-    return Tokens(entries=[TokenAnswer.model_validate(token) for token in found if _within(asked, token)])
+    found = caller.service.accounts.tokens(known_person(caller))
+    return TokenList(entries=[TokenAnswer.model_validate(token) for token in found if _within(caller, token)])
 
 
 @router.post("/me/tokens", summary="Make a token", status_code=201, responses=documented("conflict", "too-many"))
-def add_token(request: Request, asked: Asked, body: NewToken) -> NewTokenAnswer:
+def add_token(request: Request, caller: CurrentCaller, body: NewToken) -> NewTokenAnswer:
     """Never more than the one who asks may do. A token makes no others: one that was stolen would live on in them."""
-    person, project, accounts = known_person(asked), body.project or asked.project, asked.service.accounts
+    person, project, accounts = known_person(caller), body.project or caller.project, caller.service.accounts
     accounts.check_password(person.name, body.password, address_of(request))
     made, secret = accounts.add_token(person, project, body.role, body.name, body.days)
     tell(request, subject=made.id, project=project, role=made.role, days=body.days, name=made.name)
@@ -128,22 +128,22 @@ def add_token(request: Request, asked: Asked, body: NewToken) -> NewTokenAnswer:
 
 
 @router.delete("/me/tokens/{token_id}", summary="Revoke a token", status_code=204)
-def revoke_token(request: Request, asked: Asked, token_id: Id) -> Response:
+def revoke_token(request: Request, caller: CurrentCaller, token_id: Id) -> Response:
     """It works no more from now on. A token can revoke itself alone."""
-    person = known_person(asked)
-    found = next((token for token in asked.service.accounts.tokens(person) if token.id == token_id), None)
-    if found is None or not _within(asked, found):
+    person = known_person(caller)
+    found = next((token for token in caller.service.accounts.tokens(person) if token.id == token_id), None)
+    if found is None or not _within(caller, found):
         raise ApiError("not-found", f"You have no token {token_id}.")
-    if asked.token is not None and asked.token.id != token_id:
+    if caller.token is not None and caller.token.id != token_id:
         raise ApiError("forbidden", "A token revokes itself alone. Sign in with a browser to revoke others.")
     tell(request, subject=token_id, project=found.project, name=found.name)
-    with otherwise("not-found"):
-        asked.service.accounts.revoke_token(token_id, person)
+    with errors_as("not-found"):
+        caller.service.accounts.revoke_token(token_id, person)
     return Response(status_code=204)
 
 
-def _within(asked: Context, token: Token) -> bool:
-    return asked.token is None or token.project == asked.project
+def _within(caller: Caller, token: Token) -> bool:
+    return caller.token is None or token.project == caller.project
 
 
 admin_router = APIRouter(prefix="/api/v1", tags=["administration"], responses=documented("conflict"))
@@ -164,7 +164,7 @@ class UserAnswer(BaseModel):
     created: datetime
 
 
-class Users(BaseModel):
+class UserList(BaseModel):
     """Users by name."""
 
     entries: list[UserAnswer]
@@ -252,30 +252,30 @@ class LogPage(BaseModel):
 
 
 @admin_router.get("/users", summary="List users")
-def list_users(asked: Asked) -> Users:
+def list_users(caller: CurrentCaller) -> UserList:
     """By name."""
-    return Users(entries=[UserAnswer.model_validate(user) for user in asked.service.accounts.users()])
+    return UserList(entries=[UserAnswer.model_validate(user) for user in caller.service.accounts.users()])
 
 
 @admin_router.post("/users", summary="Make a user", status_code=201)
-def add_user(request: Request, asked: Asked, body: NewUser) -> UserAnswer:
+def add_user(request: Request, caller: CurrentCaller, body: NewUser) -> UserAnswer:
     """They may do nothing yet, unless they are an admin."""
-    known_person(asked)
-    made = asked.service.accounts.add_user(body.name, body.password, admin=body.admin)
+    known_person(caller)
+    made = caller.service.accounts.add_user(body.name, body.password, admin=body.admin)
     tell(request, subject=made.name, admin=body.admin)
-    return UserAnswer.model_validate(asked.service.accounts.user(made.name))
+    return UserAnswer.model_validate(caller.service.accounts.user(made.name))
 
 
 @admin_router.patch("/users/{name}", summary="Change a user")
-def change_user(request: Request, asked: Asked, name: Name, body: UserChanges) -> UserAnswer:
+def change_user(request: Request, caller: CurrentCaller, name: Name, body: UserChanges) -> UserAnswer:
     """A new password ends all sign-ins and revokes all tokens; one kept out is signed out. The last admin stays one."""
-    known_person(asked)
-    accounts = asked.service.accounts
-    with otherwise("not-found"):
+    known_person(caller)
+    accounts = caller.service.accounts
+    with errors_as("not-found"):
         user = accounts.user(name)
     if body.password is not None:
         check_new_password(user.name, body.password)  # first: all of it is done, or nothing
-    with otherwise("conflict"):
+    with errors_as("conflict"):
         if body.admin is not None:
             accounts.set_admin(user.name, body.admin)
         if body.disabled is not None:
@@ -288,70 +288,70 @@ def change_user(request: Request, asked: Asked, name: Name, body: UserChanges) -
 
 
 @admin_router.delete("/users/{name}", summary="Delete a user", status_code=204)
-def delete_user(asked: Asked, name: Name) -> Response:
+def delete_user(caller: CurrentCaller, name: Name) -> Response:
     """Their tokens stop working; what they made stays. The last admin stays too."""
-    known_person(asked)
-    with otherwise("not-found"):
-        user = asked.service.accounts.user(name)
-    with otherwise("conflict"):
-        asked.service.accounts.delete_user(user.name)
+    known_person(caller)
+    with errors_as("not-found"):
+        user = caller.service.accounts.user(name)
+    with errors_as("conflict"):
+        caller.service.accounts.delete_user(user.name)
     return Response(status_code=204)
 
 
 @admin_router.post("/projects", summary="Make a project", status_code=201)
-def add_project(request: Request, asked: Asked, body: ProjectName) -> ProjectAnswer:
+def add_project(request: Request, caller: CurrentCaller, body: ProjectName) -> ProjectAnswer:
     """Only admins see it until others are given a role in it."""
-    known_person(asked)
-    made = asked.service.projects.add(body.name)
+    known_person(caller)
+    made = caller.service.projects.add(body.name)
     tell(request, subject=made.id, project=made.id, name=made.name)
     return ProjectAnswer.model_validate(made)
 
 
 @admin_router.patch("/projects/{project_id}", summary="Rename a project")
-def rename_project(request: Request, asked: Asked, project_id: ProjectId, body: ProjectName) -> ProjectAnswer:
+def rename_project(request: Request, caller: CurrentCaller, project_id: ProjectId, body: ProjectName) -> ProjectAnswer:
     """Its id stays."""
-    known_person(asked)
-    with otherwise("not-found"):
-        found = asked.service.projects.get(project_id)
-    renamed = asked.service.projects.rename(found.id, body.name)
+    known_person(caller)
+    with errors_as("not-found"):
+        found = caller.service.projects.get(project_id)
+    renamed = caller.service.projects.rename(found.id, body.name)
     tell(request, subject=found.id, project=found.id, before=found.name, name=renamed.name)
     return ProjectAnswer.model_validate(renamed)
 
 
 @admin_router.delete("/projects/{project_id}", summary="Delete a project", status_code=204)
-def delete_project(request: Request, asked: Asked, project_id: ProjectId) -> Response:
+def delete_project(request: Request, caller: CurrentCaller, project_id: ProjectId) -> Response:
     """With all its files. Refused while a run of it goes on."""
-    known_person(asked)
-    with otherwise("not-found"):
-        found = asked.service.projects.get(project_id)
-    with otherwise("conflict"):
-        asked.service.projects.delete(found.id)
+    known_person(caller)
+    with errors_as("not-found"):
+        found = caller.service.projects.get(project_id)
+    with errors_as("conflict"):
+        caller.service.projects.delete(found.id)
     tell(request, subject=found.id, project=found.id, name=found.name)
     return Response(status_code=204)
 
 
 @admin_router.get("/projects/{project_id}/members", summary="List the members of a project")
-def list_members(asked: Asked, project_id: ProjectId) -> Members:
+def list_members(caller: CurrentCaller, project_id: ProjectId) -> Members:
     """By name."""
-    with otherwise("not-found"):
-        found = asked.service.projects.get(project_id)
-    members = asked.service.accounts.members(found.id)
+    with errors_as("not-found"):
+        found = caller.service.projects.get(project_id)
+    members = caller.service.accounts.members(found.id)
     return Members(entries=[MemberAnswer(name=user.name, role=role) for user, role in members])
 
 
 @admin_router.put("/projects/{project_id}/members/{name}", summary="Give a user a role in a project")
-def set_role(request: Request, asked: Asked, project_id: ProjectId, name: Name, body: MemberRole) -> Members:
+def set_role(request: Request, caller: CurrentCaller, project_id: ProjectId, name: Name, body: MemberRole) -> Members:
     """Or take it away."""
-    known_person(asked)
-    with otherwise("not-found"):
-        asked.service.accounts.set_role(name, project_id, body.role)
+    known_person(caller)
+    with errors_as("not-found"):
+        caller.service.accounts.set_role(name, project_id, body.role)
     tell(request, subject=name, project=project_id, role=body.role or "none")
-    return list_members(asked, project_id)
+    return list_members(caller, project_id)
 
 
 @admin_router.get("/log", summary="Show who did what")
 def show_log(
-    asked: Asked,
+    caller: CurrentCaller,
     user: Annotated[str | None, Query(max_length=100, description="A name.")] = None,
     action: Annotated[str | None, Query(max_length=50)] = None,
     project: Annotated[str | None, Query(max_length=32, description="An id.")] = None,
@@ -359,7 +359,7 @@ def show_log(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> LogPage:
     """Newest first."""
-    found = asked.service.log.entries(user=user, action=action, project=project, after=after, limit=limit + 1)
+    found = caller.service.log.entries(user=user, action=action, project=project, after=after, limit=limit + 1)
     shown = found[:limit]
     return LogPage(
         entries=[LogEntryAnswer.model_validate(entry) for entry in shown],

@@ -105,7 +105,7 @@ class Models(BaseModel):
     next: str | None
 
 
-class Runs(BaseModel):
+class RunsPage(BaseModel):
     """A page of runs, the newest first."""
 
     entries: list[RunAnswer]
@@ -172,7 +172,7 @@ class FileAnswer(BaseModel):
     size: int
 
 
-class Files(BaseModel):
+class RunFiles(BaseModel):
     """The files of a run."""
 
     entries: list[FileAnswer]
@@ -221,7 +221,7 @@ class Figure(BaseModel):
     change: float | None = Field(description="b - a.")
 
 
-class Setting(BaseModel):
+class ChangedSetting(BaseModel):
     """A setting in which two runs differ."""
 
     name: str
@@ -229,12 +229,12 @@ class Setting(BaseModel):
     b: Any
 
 
-class Comparison(BaseModel):
+class ComparedRuns(BaseModel):
     """Two runs side by side."""
 
     a: RunAnswer
     b: RunAnswer
-    settings: list[Setting]
+    settings: list[ChangedSetting]
     figures: list[Figure]
 
 

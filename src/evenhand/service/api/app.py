@@ -18,7 +18,7 @@ from evenhand.service.api.answers import Health
 from evenhand.service.api.errors import add_handlers, documented
 from evenhand.service.api.guard import Guard
 from evenhand.service.api.identity import check_form, identify
-from evenhand.service.api.journal import Figures, Journal, Record
+from evenhand.service.api.journal import Journal, Metrics, Record
 from evenhand.service.pages import add_pages
 from evenhand.service.settings import Service
 from evenhand.service.storage.database import check_revision
@@ -73,7 +73,7 @@ def problems_of(service: Service) -> list[str]:
 )
 def metrics(request: Request) -> Response:
     """Requests, their time, watchers, runs by state."""
-    figures, service = request.app.state.figures, request.app.state.service
+    figures, service = request.app.state.metrics, request.app.state.service
     with service.database.reading() as session:
         rows = session.execute(select(Run.state, func.count()).group_by(Run.state)).all()
     counts = {row[0]: row[1] for row in rows}
@@ -108,7 +108,7 @@ def create_app(service: Service) -> FastAPI:
         generate_unique_id_function=_operation_name,
         lifespan=_lifespan,
     )
-    app.state.service, app.state.figures, app.state.watch = service, Figures(), watching.Watch()
+    app.state.service, app.state.metrics, app.state.watcher = service, Metrics(), watching.RunWatcher()
     app.state.stopping = False
     add_handlers(app)
     for part in ROUTERS:
@@ -116,7 +116,7 @@ def create_app(service: Service) -> FastAPI:
     add_pages(app, service)
     app.add_middleware(Record)
     app.add_middleware(Guard, settings=service.settings)
-    app.add_middleware(Journal, figures=app.state.figures)  # added last: it stands before all others
+    app.add_middleware(Journal, figures=app.state.metrics)  # added last: it stands before all others
     return app
 
 

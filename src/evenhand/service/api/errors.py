@@ -34,7 +34,7 @@ FOR_PROGRAMS = ("/metrics", "/healthz", "/readyz")  # beside /api/
 ProblemPage = Callable[[Request, int, str, str], Response]
 
 
-class Problem(BaseModel):
+class ErrorContent(BaseModel):
     """What went wrong."""
 
     what: What = Field(description="The kind of error, for programs.")
@@ -44,7 +44,7 @@ class Problem(BaseModel):
 class ErrorAnswer(BaseModel):
     """The answer to a request that was refused."""
 
-    error: Problem
+    error: ErrorContent
 
 
 class ApiError(EvenhandError):
@@ -86,7 +86,7 @@ def documented(*what: What) -> dict[int | str, dict[str, Any]]:
 
 
 @contextmanager
-def otherwise(what: What) -> Iterator[None]:
+def errors_as(what: What) -> Iterator[None]:
     """Give errors of the block a kind: what is looked for is not there, or not in the right state."""
     try:
         yield
@@ -152,10 +152,10 @@ def _on_evenhand_error(request: Request, error: Exception) -> Response:
 def _on_invalid(request: Request, error: Exception) -> Response:
     first = cast("RequestValidationError", error).errors()[0]
     about_all = first["loc"] == ("body",)
-    return answer(request, 422, "invalid", _what_is_wrong(first) + (_about_type(request) if about_all else ""))
+    return answer(request, 422, "invalid", _mistake_words(first) + (_about_type(request) if about_all else ""))
 
 
-def _what_is_wrong(mistake: dict[str, Any]) -> str:
+def _mistake_words(mistake: dict[str, Any]) -> str:
     """A mistake that pydantic found, in a sentence."""
     kind, more = mistake["type"], mistake.get("ctx", {})
     if kind == "json_invalid":

@@ -21,7 +21,7 @@ from fastapi import Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from evenhand.service.api.access import Who, rule_of
-from evenhand.service.api.context import Context
+from evenhand.service.api.caller import Caller
 from evenhand.service.api.errors import ApiError, NoProjectError, ProjectChangedError
 from evenhand.service.api.guard import FILE_PATHS, SAFE_METHODS, SCHEMA_PATHS, cookie_name, is_form, is_secure
 from evenhand.service.settings import DEFAULT_PROJECT, Service
@@ -59,55 +59,55 @@ def check_access(request: Request, *, touch: bool = True) -> None:
     """
     rule, service = rule_of(request), request.app.state.service
     if not service.settings.accounts:
-        request.state.asked, request.state.is_checked = Context(service, DEFAULT_PROJECT), True
+        request.state.caller, request.state.is_checked = Caller(service, DEFAULT_PROJECT), True
         return
-    request.state.asked = nobody = Context(service, "", None, None)
+    request.state.caller = nobody = Caller(service, "", None, None)
     if rule is None:
         raise ApiError("forbidden", "Nobody has said who may use this address.")
     try:
-        request.state.asked = asked = _identified(service, request, touch)
+        request.state.caller = caller = _identified(service, request, touch)
     except ApiError:
         if rule.who != "open":
             raise
-        asked = nobody
-    _check(asked, rule.who)
+        caller = nobody
+    _check(caller, rule.who)
     request.state.is_checked = True
 
 
-def _check(asked: Context, who: Who) -> None:
+def _check(caller: Caller, who: Who) -> None:
     if who == "open":
         return
-    if asked.person is None:
+    if caller.person is None:
         raise ApiError("unauthenticated", "This service has accounts. Sign in, or send a token: Authorization: Bearer.")
     if who == "known":
         return
-    if who in ("signed in", "admin, signed in") and asked.token is not None:
+    if who in ("signed in", "admin, signed in") and caller.token is not None:
         raise ApiError("forbidden", "A token cannot do this. Sign in with a browser.")
     if who == "signed in":
         return
-    if asked.role is None:
+    if caller.role is None:
         raise NoProjectError("You are a member of no project yet. Ask an admin of this service to add you to one.")
     wanted: Role = "admin" if who == "admin, signed in" else who
-    if not asked.may(wanted):
+    if not caller.may(wanted):
         raise ApiError("forbidden", LACKING[wanted])
 
 
-def _identified(service: Service, request: Request, touch: bool) -> Context:
+def _identified(service: Service, request: Request, touch: bool) -> Caller:
     """Who asks. A token counts more than a cookie: a program says on purpose what it sends."""
     if (secret := _bearer(request)) is not None:
         known = service.accounts.by_token(secret) if len(secret) <= LONGEST_SECRET else None
         if known is None:
             raise ApiError("unauthenticated", "The token is not known, or it has expired or was revoked.")
         person, token, role = known
-        return Context(service, token.project, person, role, token)
+        return Caller(service, token.project, person, role, token)
     secret = session_of(request)
     found = service.accounts.signed_in(secret, touch=touch) if secret else None
     if secret is None or found is None:
-        return Context(service, "", None, None)
+        return Caller(service, "", None, None)
     person, sign_in = found
     project, role_there = project_of(service.accounts, person, sign_in.project)
     request.state.csrf_token = csrf_of(secret, project)
-    return Context(service, project, person, role_there)
+    return Caller(service, project, person, role_there)
 
 
 def _bearer(request: Request) -> str | None:
@@ -142,12 +142,12 @@ def csrf_of(secret: str, project: str) -> str:
     return "".join(hmac.new(secret.encode(), half, hashlib.sha256).hexdigest() for half in halves)
 
 
-def form_project(request: Request, asked: Context, given: str) -> str | None:
+def form_project(request: Request, caller: Caller, given: str) -> str | None:
     """The project of the one who asks in which a form was made, by its token; None: one that is no longer theirs."""
     secret = session_of(request)
-    if secret is None or asked.person is None:
+    if secret is None or caller.person is None:
         return None
-    theirs = [project.id for project, _ in asked.service.accounts.projects_of(asked.person)]
+    theirs = [project.id for project, _ in caller.service.accounts.projects_of(caller.person)]
     return next(
         (project for project in theirs if hmac.compare_digest(csrf_of(secret, project).encode(), given.encode())), None
     )
@@ -181,14 +181,14 @@ IN_ANY_PROJECT = ("/project", "/sign-in", "/sign-out")
 
 async def check_form(request: Request) -> AsyncIterator[None]:
     """Read a form once for all, and refuse a change that does not know the token of the browser that sends it."""
-    asked: Context = request.state.asked
+    caller: Caller = request.state.caller
     if request.method in SAFE_METHODS:
         yield
         return
     if not is_form(request):
         # Without accounts it is enough that it is sent as no page elsewhere can send it (see `guard`).
-        if asked.person is not None and asked.token is None:
-            await run_in_threadpool(_check_token, request, asked, request.headers.get(HEADER))
+        if caller.person is not None and caller.token is None:
+            await run_in_threadpool(_check_token, request, caller, request.headers.get(HEADER))
         yield
         return
     path = request.scope["path"]
@@ -198,21 +198,21 @@ async def check_form(request: Request) -> AsyncIterator[None]:
         max_part_size=LONGEST_SCHEMA if path in SCHEMA_PATHS else LONGEST_FIELD,
     )
     try:
-        if asked.token is None:
-            await run_in_threadpool(_check_token, request, asked, form.get(FIELD))
+        if caller.token is None:
+            await run_in_threadpool(_check_token, request, caller, form.get(FIELD))
         yield
     finally:
         await form.close()
 
 
-def _check_token(request: Request, asked: Context, given: object) -> None:
+def _check_token(request: Request, caller: Caller, given: object) -> None:
     """Where a browser sent no cookie, what it should know was made up just now: nothing is equal to it."""
     known: str = request.state.csrf_token
     if isinstance(given, str) and secrets.compare_digest(given.encode(), known.encode()):
         return
     half = len(known) // 2
-    is_of_sign_in = asked.person is not None and isinstance(given, str) and len(given) == len(known)
+    is_of_sign_in = caller.person is not None and isinstance(given, str) and len(given) == len(known)
     if not is_of_sign_in or not secrets.compare_digest(str(given)[:half].encode(), known[:half].encode()):
         raise ApiError("forbidden", "The form is out of date. Load its page again, and allow cookies of this site.")
     if request.scope["path"] not in IN_ANY_PROJECT:
-        raise ProjectChangedError(form_project(request, asked, str(given)))
+        raise ProjectChangedError(form_project(request, caller, str(given)))

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenhand.service.api.access import Rule, rule_of
-from evenhand.service.api.context import Context
+from evenhand.service.api.caller import Caller
 from evenhand.service.api.errors import ApiError, error_content
 from evenhand.service.api.guard import SAFE_METHODS
 from evenhand.service.api.identity import address_of, check_access, identify
@@ -32,7 +32,7 @@ REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
 
-class Figures:
+class Metrics:
     """What is counted, for one application."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Figures:
 class Journal:
     """Gives each request an id, measures it, writes a line about it; a failure becomes an answer without details."""
 
-    def __init__(self, app: ASGIApp, figures: Figures) -> None:
+    def __init__(self, app: ASGIApp, figures: Metrics) -> None:
         self.app = app
         self.figures = figures
 
@@ -64,7 +64,7 @@ class Journal:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        entry = _Entry(_request_id(scope), send)
+        entry = _TimedRequest(_request_id(scope), send)
         scope.setdefault("state", {})["request_id"] = entry.id
         try:
             await self.app(scope, receive, entry.send)
@@ -76,7 +76,7 @@ class Journal:
         finally:
             self._note(scope, entry)
 
-    def _note(self, scope: Scope, entry: "_Entry") -> None:
+    def _note(self, scope: Scope, entry: "_TimedRequest") -> None:
         seconds = time.perf_counter() - entry.start
         # The route's pattern and not the path: ids and whatever people try would be a figure each.
         route = getattr(scope.get("route"), "path", None) or ("/static" if "/static/" in scope["path"] else "other")
@@ -90,7 +90,7 @@ class Journal:
         LOGGER.info("request", extra={"data": data})
 
 
-class _Entry:
+class _TimedRequest:
     """A request while it is answered."""
 
     def __init__(self, request_id: str, send: Send) -> None:
@@ -195,10 +195,10 @@ class _Passing:
     async def _check(self) -> None:
         self._checked = time.monotonic()
         request = Request(self.scope)
-        before: Context = request.state.asked
+        before: Caller = request.state.caller
         try:
             await run_in_threadpool(partial(check_access, request, touch=False))  # watching is no use
-            self._ended = request.state.asked.project != before.project
+            self._ended = request.state.caller.project != before.project
         except ApiError:
             self._ended = True
         except Exception:  # the database is away: the route notices by itself
@@ -213,19 +213,19 @@ def _is_noted(scope: Scope, start: Message) -> bool:
 def _note(scope: Scope, start: Message, body: Message) -> None:
     """One entry. The deed is done already, so a log that cannot be written is said elsewhere and stops nothing."""
     request = Request(scope)
-    rule, asked = rule_of(request), request.state.asked
+    rule, caller = rule_of(request), request.state.caller
     assert rule is not None
     assert rule.action is not None
-    assert isinstance(asked, Context)
+    assert isinstance(caller, Caller)
     more: dict[str, Any] = dict(getattr(request.state, "details", {}))
-    if asked.token is not None:
-        more |= {"token": asked.token.name, "token_id": asked.token.id}
+    if caller.token is not None:
+        more |= {"token": caller.token.name, "token_id": caller.token.id}
     try:
-        asked.service.log.note(
+        caller.service.log.note(
             rule.action,
-            user=asked.person.name if asked.person else None,
+            user=caller.person.name if caller.person else None,
             address=address_of(request),
-            project=_project(request, rule, asked),
+            project=_project(request, rule, caller),
             subject=_subject(request, start, body),
             **more,
         )
@@ -233,12 +233,12 @@ def _note(scope: Scope, start: Message, body: Message) -> None:
         LOGGER.exception("the log could not be written", extra={"data": {"action": rule.action}})
 
 
-def _project(request: Request, rule: Rule, asked: Context) -> str | None:
+def _project(request: Request, rule: Rule, caller: Caller) -> str | None:
     """The project that it was done in or to; what is done to a user is done in none."""
     said = getattr(request.state, "target", None) or request.path_params.get("project_id")
     if said or rule.who in ("signed in", "admin, signed in"):
         return str(said) if said else None
-    return asked.project or None
+    return caller.project or None
 
 
 def _subject(request: Request, start: Message, body: Message) -> str | None:

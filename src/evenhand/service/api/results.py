@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query
 from fastapi import Path as InPath
 from starlette.responses import FileResponse
 
-from evenhand.service.api.answers import FileAnswer, Files, FindingAnswer, FindingsPage, FindingsValues
-from evenhand.service.api.context import Asked, Context, Id
-from evenhand.service.api.errors import ApiError, documented, otherwise
+from evenhand.service.api.answers import FileAnswer, FindingAnswer, FindingsPage, FindingsValues, RunFiles
+from evenhand.service.api.caller import Caller, CurrentCaller, Id
+from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.findings import INDEX, MOST_ROWS, Filters, FindingsIndex, Sort
 
 router = APIRouter(prefix="/api/v1", tags=["results"], responses=documented())
@@ -31,10 +31,10 @@ KINDS = (*(kind.partition(";")[0] for kind in TYPES.values()), OTHER)
 
 
 @router.get("/runs/{run_id}/files", summary="List the files of a run")
-def list_files(asked: Asked, run_id: Id) -> Files:
+def list_files(caller: CurrentCaller, run_id: Id) -> RunFiles:
     """Report, findings, figures, models."""
-    return Files(
-        entries=[FileAnswer(name=name, size=path.stat().st_size) for name, path in _files(asked, run_id).items()]
+    return RunFiles(
+        entries=[FileAnswer(name=name, size=path.stat().st_size) for name, path in _files(caller, run_id).items()]
     )
 
 
@@ -45,10 +45,10 @@ def list_files(asked: Asked, run_id: Id) -> Files:
     responses={200: {"content": {kind: {} for kind in KINDS}, "description": "The file."}},
 )
 def download_file(
-    asked: Asked, run_id: Id, name: Annotated[str, InPath(max_length=200, description="As the list has it.")]
+    caller: CurrentCaller, run_id: Id, name: Annotated[str, InPath(max_length=200, description="As the list has it.")]
 ) -> FileResponse:
     """Only names of the list are known; the report opens in the browser, everything else is downloaded."""
-    path = _files(asked, run_id).get(name)
+    path = _files(caller, run_id).get(name)
     if path is None:
         raise ApiError("not-found", f"The run has no file '{name[:80]}'.")
     kind = TYPES.get(path.suffix, OTHER)
@@ -57,9 +57,9 @@ def download_file(
     return FileResponse(path, media_type=kind, filename=name)
 
 
-def _files(asked: Context, run_id: str) -> dict[str, Path]:
+def _files(caller: Caller, run_id: str) -> dict[str, Path]:
     """The files of a run by name: what lies in its folder, without attempts, the index, and links."""
-    folder = asked.service.home.run(asked.run(run_id).id)
+    folder = caller.service.home.run(caller.run(run_id).id)
     try:
         found = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except FileNotFoundError:
@@ -73,7 +73,7 @@ def _files(asked: Context, run_id: str) -> dict[str, Path]:
 
 @router.get("/runs/{run_id}/findings", summary="Show findings of an audit")
 def show_findings(
-    asked: Asked,
+    caller: CurrentCaller,
     run_id: Id,
     value: Annotated[
         list[Annotated[str, Query(max_length=500)]],
@@ -88,16 +88,16 @@ def show_findings(
 ) -> FindingsPage:
     """A page at any depth costs the same: it goes on after a key, and nothing before it is read."""
     filters = Filters(tuple(_pair(text) for text in value), label, phase, least_gap)
-    page = _index(asked, run_id).page(filters, sort=sort, after=after, limit=limit)
+    page = _index(caller, run_id).page(filters, sort=sort, after=after, limit=limit)
     return FindingsPage(
         entries=[FindingAnswer.model_validate(row) for row in page.rows], total=page.total, next=page.after
     )
 
 
 @router.get("/runs/{run_id}/findings/values", summary="Show what findings can be filtered by")
-def show_values(asked: Asked, run_id: Id) -> FindingsValues:
+def show_values(caller: CurrentCaller, run_id: Id) -> FindingsValues:
     """Attributes with their values, labels, phases."""
-    index = _index(asked, run_id)
+    index = _index(caller, run_id)
     return FindingsValues(
         rows=index.rows,
         attributes={name: index.words(f"sample.{name}") for name in index.attributes},
@@ -107,9 +107,9 @@ def show_values(asked: Asked, run_id: Id) -> FindingsValues:
     )
 
 
-def _index(asked: Context, run_id: str) -> FindingsIndex:
-    path = asked.service.home.run(asked.run(run_id).id) / "findings.parquet"
-    with otherwise("not-found"):
+def _index(caller: Caller, run_id: str) -> FindingsIndex:
+    path = caller.service.home.run(caller.run(run_id).id) / "findings.parquet"
+    with errors_as("not-found"):
         return FindingsIndex.open(path)
 
 

@@ -23,7 +23,7 @@ from evenhand.service.api.answers import (
     PreviewAnswer,
     SchemaAnswer,
 )
-from evenhand.service.api.context import After, Asked, Context, Id, Limit, cursor_of, read_cursor
+from evenhand.service.api.caller import After, Caller, CurrentCaller, Id, Limit, cursor_of, read_cursor
 from evenhand.service.api.errors import ApiError, documented
 from evenhand.service.api.guard import is_form
 from evenhand.service.storage.tables import DataFile, ModelFile
@@ -60,7 +60,7 @@ def check_description_size(content: bytes, most: int) -> None:
 
 
 async def kept(
-    request: Request, asked: Context, name: str | None, filename: str | None, limit: int, keep: Keep[Kept]
+    request: Request, caller: Caller, name: str | None, filename: str | None, limit: int, keep: Keep[Kept]
 ) -> Kept:
     """Receive a file, piece by piece, and keep it; nothing is left of one that is refused or cut off."""
     if is_form(request):
@@ -69,7 +69,7 @@ async def kept(
         raise ApiError("wrong-type", "Send the file as application/octet-stream, or in a form.")
     if not filename:
         raise ApiError("invalid", "Say what the file is called: ?filename=people.csv. Its ending says what it is.")
-    upload = await run_in_threadpool(asked.service.assets.receive, limit)
+    upload = await run_in_threadpool(caller.service.assets.receive, limit)
     try:
         await _receive(request, upload)
         return await run_in_threadpool(keep, name or filename, upload, filename)
@@ -146,27 +146,27 @@ def _builtin(schema: Schema) -> BuiltinAnswer:
 )
 async def add_dataset(
     request: Request,
-    asked: Asked,
+    caller: CurrentCaller,
     name: Annotated[str | None, Query(max_length=200, description="How lists name it.")] = None,
     filename: Annotated[
         str | None, Query(max_length=500, description="Its ending says what it is: .csv, .csv.gz or .parquet.")
     ] = None,
 ) -> DatasetAnswer:
     """The file is the body of the request, or a field `file` of a form. It is counted and hashed on the way."""
-    service, limit = asked.service, asked.service.settings.upload_limit
+    service, limit = caller.service, caller.service.settings.upload_limit
 
     def keep(name: str, stream: Any, filename: str) -> DataFile:
-        return service.assets.add_dataset(asked.project, name, stream, filename, limit)
+        return service.assets.add_dataset(caller.project, name, stream, filename, limit)
 
-    entry = await kept(request, asked, name, filename, limit, keep)
-    request.app.state.figures.uploaded.labels("table").inc(entry.size)
+    entry = await kept(request, caller, name, filename, limit, keep)
+    request.app.state.metrics.uploaded.labels("table").inc(entry.size)
     return dataset_answer(entry)
 
 
 @data_router.get("/datasets", summary="List tables, the newest first")
-def list_datasets(asked: Asked, after: After = None, limit: Limit = 50) -> Datasets:
+def list_datasets(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Datasets:
     """A page of the list."""
-    found = asked.service.assets.datasets(asked.project, read_cursor(after), limit + 1)
+    found = caller.service.assets.datasets(caller.project, read_cursor(after), limit + 1)
     shown = found[:limit]
     return Datasets(
         entries=[dataset_answer(entry) for entry in shown], next=cursor_of(shown[-1]) if len(found) > limit else None
@@ -174,52 +174,54 @@ def list_datasets(asked: Asked, after: After = None, limit: Limit = 50) -> Datas
 
 
 @data_router.get("/datasets/{dataset_id}", summary="Show a table")
-def show_dataset(asked: Asked, dataset_id: Id) -> DatasetAnswer:
+def show_dataset(caller: CurrentCaller, dataset_id: Id) -> DatasetAnswer:
     """Its name, size and checksum."""
-    return dataset_answer(asked.dataset(dataset_id))
+    return dataset_answer(caller.dataset(dataset_id))
 
 
 @data_router.delete(
     "/datasets/{dataset_id}", summary="Delete a table", status_code=204, responses=documented("conflict")
 )
-def delete_dataset(asked: Asked, dataset_id: Id) -> Response:
+def delete_dataset(caller: CurrentCaller, dataset_id: Id) -> Response:
     """Its file goes too. Refused while a run that is not over needs it."""
-    asked.dataset(dataset_id)
-    asked.service.assets.delete_dataset(dataset_id, asked.project)
+    caller.dataset(dataset_id)
+    caller.service.assets.delete_dataset(dataset_id, caller.project)
     return Response(status_code=204)
 
 
 @data_router.get("/datasets/{dataset_id}/preview", summary="Show the first rows of a table")
-def preview_dataset(asked: Asked, dataset_id: Id, rows: Annotated[int, Query(ge=1, le=100)] = 10) -> PreviewAnswer:
+def preview_dataset(
+    caller: CurrentCaller, dataset_id: Id, rows: Annotated[int, Query(ge=1, le=100)] = 10
+) -> PreviewAnswer:
     """As text, without reading the rest."""
-    return PreviewAnswer(**_task(asked, asked.dataset(dataset_id), "preview", rows=rows))
+    return PreviewAnswer(**_task(caller, caller.dataset(dataset_id), "preview", rows=rows))
 
 
 @data_router.post("/datasets/{dataset_id}/schema/infer", summary="Infer what the columns of a table mean")
-def infer_schema(asked: Asked, dataset_id: Id, body: Inferring) -> SchemaAnswer:
+def infer_schema(caller: CurrentCaller, dataset_id: Id, body: Inferring) -> SchemaAnswer:
     """The schema is kept; read it and correct what is wrong."""
-    entry = asked.dataset(dataset_id)
-    found = _task(asked, entry, "infer", name=_short_name(entry.name), **body.model_dump())
-    asked.service.assets.set_schema(dataset_id, found["text"], asked.project)
+    entry = caller.dataset(dataset_id)
+    found = _task(caller, entry, "infer", name=_short_name(entry.name), **body.model_dump())
+    caller.service.assets.set_schema(dataset_id, found["text"], caller.project)
     return schema_answer(found.pop("text"), **found)
 
 
 @data_router.get("/datasets/{dataset_id}/schema", summary="Show what the columns of a table mean")
-def show_schema(asked: Asked, dataset_id: Id) -> SchemaAnswer:
+def show_schema(caller: CurrentCaller, dataset_id: Id) -> SchemaAnswer:
     """The schema as text, and read."""
-    entry = asked.dataset(dataset_id)
+    entry = caller.dataset(dataset_id)
     if entry.schema_text is None:
         raise ApiError("not-found", f"The table '{entry.name}' has no schema yet. Infer one, or send one.")
     return schema_answer(entry.schema_text, rows=entry.rows)
 
 
 @data_router.put("/datasets/{dataset_id}/schema", summary="Say what the columns of a table mean")
-def set_schema(asked: Asked, dataset_id: Id, body: SchemaText) -> SchemaAnswer:
+def set_schema(caller: CurrentCaller, dataset_id: Id, body: SchemaText) -> SchemaAnswer:
     """The schema is kept if it is right and fits the table; a mistake is named with its line and column."""
-    entry = asked.dataset(dataset_id)
+    entry = caller.dataset(dataset_id)
     check_schema(body.text, entry.file)
-    found = _task(asked, entry, "check", text=body.text)
-    asked.service.assets.set_schema(dataset_id, body.text, asked.project)
+    found = _task(caller, entry, "check", text=body.text)
+    caller.service.assets.set_schema(dataset_id, body.text, caller.project)
     return schema_answer(body.text, **found)
 
 
@@ -254,8 +256,8 @@ def schema_answer(
     )  # fmt: skip
 
 
-def _task(asked: Context, entry: DataFile, task: str, **options: Any) -> dict[str, Any]:
-    return table_tasks.ask(asked.service.settings, task, asked.service.assets.dataset_path(entry), **options)
+def _task(caller: Caller, entry: DataFile, task: str, **options: Any) -> dict[str, Any]:
+    return table_tasks.ask(caller.service.settings, task, caller.service.assets.dataset_path(entry), **options)
 
 
 def _short_name(name: str) -> str:
@@ -271,7 +273,7 @@ model_router = APIRouter(prefix="/api/v1", tags=["models"], responses=documented
 )
 async def add_model(
     request: Request,
-    asked: Asked,
+    caller: CurrentCaller,
     name: Annotated[str | None, Query(max_length=200, description="How lists name it.")] = None,
     filename: Annotated[
         str | None,
@@ -283,15 +285,15 @@ async def add_model(
     ] = None,
 ) -> ModelAnswer:
     """Only formats that hold no code. A .safetensors file needs its .json: field `description` of a form, or later."""
-    service, limit = asked.service, asked.service.settings.model_limit
-    description = await _description(request, asked.service.settings.max_request)
+    service, limit = caller.service, caller.service.settings.model_limit
+    description = await _description(request, caller.service.settings.max_request)
 
     def keep(name: str, stream: Any, filename: str) -> ModelFile:
-        return service.assets.add_model(asked.project, name, stream, filename, limit, description)
+        return service.assets.add_model(caller.project, name, stream, filename, limit, description)
 
-    entry = await kept(request, asked, name, filename, limit, keep)
-    request.app.state.figures.uploaded.labels("model").inc(entry.size)
-    return _model_answer(asked, entry)
+    entry = await kept(request, caller, name, filename, limit, keep)
+    request.app.state.metrics.uploaded.labels("model").inc(entry.size)
+    return _model_answer(caller, entry)
 
 
 async def _description(request: Request, most: int) -> bytes | None:
@@ -306,38 +308,38 @@ async def _description(request: Request, most: int) -> bytes | None:
 
 
 @model_router.get("/models", summary="List models, the newest first")
-def list_models(asked: Asked, after: After = None, limit: Limit = 50) -> Models:
+def list_models(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Models:
     """A page of the list."""
-    found = asked.service.assets.models(asked.project, read_cursor(after), limit + 1)
+    found = caller.service.assets.models(caller.project, read_cursor(after), limit + 1)
     shown = found[:limit]
     return Models(
-        entries=[_model_answer(asked, entry) for entry in shown],
+        entries=[_model_answer(caller, entry) for entry in shown],
         next=cursor_of(shown[-1]) if len(found) > limit else None,
     )
 
 
 @model_router.get("/models/{model_id}", summary="Show a model")
-def show_model(asked: Asked, model_id: Id) -> ModelAnswer:
+def show_model(caller: CurrentCaller, model_id: Id) -> ModelAnswer:
     """Its name, size and checksum."""
-    return _model_answer(asked, asked.model(model_id))
+    return _model_answer(caller, caller.model(model_id))
 
 
 @model_router.put("/models/{model_id}/description", summary="Add the description of a .safetensors file")
-def describe_model(asked: Asked, model_id: Id, body: Annotated[dict[str, Any], Body()]) -> ModelAnswer:
+def describe_model(caller: CurrentCaller, model_id: Id, body: Annotated[dict[str, Any], Body()]) -> ModelAnswer:
     """The .json that evenhand wrote beside it."""
-    asked.model(model_id)
-    entry = asked.service.assets.describe_model(model_id, json.dumps(body).encode(), asked.project)
-    return _model_answer(asked, entry)
+    caller.model(model_id)
+    entry = caller.service.assets.describe_model(model_id, json.dumps(body).encode(), caller.project)
+    return _model_answer(caller, entry)
 
 
 @model_router.delete("/models/{model_id}", summary="Delete a model", status_code=204, responses=documented("conflict"))
-def delete_model(asked: Asked, model_id: Id) -> Response:
+def delete_model(caller: CurrentCaller, model_id: Id) -> Response:
     """Its files go too. Refused while a run that is not over needs it."""
-    asked.model(model_id)
-    asked.service.assets.delete_model(model_id, asked.project)
+    caller.model(model_id)
+    caller.service.assets.delete_model(model_id, caller.project)
     return Response(status_code=204)
 
 
-def _model_answer(asked: Context, entry: ModelFile) -> ModelAnswer:
+def _model_answer(caller: Caller, entry: ModelFile) -> ModelAnswer:
     shown = {name: getattr(entry, name) for name in ModelAnswer.model_fields if name != "is_described"}
-    return ModelAnswer(**shown, is_described=asked.service.assets.is_described(entry))
+    return ModelAnswer(**shown, is_described=caller.service.assets.is_described(entry))

@@ -13,7 +13,7 @@ from starlette.responses import StreamingResponse
 
 from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import EventAnswer, Events, run_answer
-from evenhand.service.api.context import Asked, Context, Id
+from evenhand.service.api.caller import Caller, CurrentCaller, Id
 from evenhand.service.api.errors import ApiError, documented
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Event, Run
@@ -28,7 +28,7 @@ LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Look:
+class RunSnapshot:
     """A run as it was at a look, in the messages that all who watch it are sent."""
 
     run: Run
@@ -44,27 +44,27 @@ class Look:
 
 
 @dataclass
-class _Seen:
-    look: Look
+class _WatchedRun:
+    look: RunSnapshot
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class Watch:
+class RunWatcher:
     """Looks at each watched run once in a while for all who watch it, so that the database is not asked by each."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str], _Seen] = {}
+        self._seen: dict[tuple[str, str], _WatchedRun] = {}
 
-    async def look(self, asked: Context, run_id: str) -> Look:
+    async def look(self, caller: Caller, run_id: str) -> RunSnapshot:
         """The run, at most LOOK_SECONDS old."""
-        key = (asked.project, run_id)
+        key = (caller.project, run_id)
         if key not in self._seen:
-            run = await run_in_threadpool(asked.run, run_id)
-            self._seen.setdefault(key, _Seen(Look(run)))
+            run = await run_in_threadpool(caller.run, run_id)
+            self._seen.setdefault(key, _WatchedRun(RunSnapshot(run)))
         seen = self._seen[key]
         async with seen.lock:
             if time.monotonic() - seen.look.at >= LOOK_SECONDS:
-                seen.look = await run_in_threadpool(_refreshed, asked, seen.look)
+                seen.look = await run_in_threadpool(_refreshed, caller, seen.look)
                 self._forget()
         return seen.look
 
@@ -74,27 +74,27 @@ class Watch:
             del self._seen[key]
 
 
-def _refreshed(asked: Context, look: Look) -> Look:
+def _refreshed(caller: Caller, look: RunSnapshot) -> RunSnapshot:
     """The run first and its events second: the event that says that it is over is there when the run says so."""
-    run, last, events, before = asked.run(look.run.id), look.last, [*look.events], look.before
-    while found := asked.service.runs.events(run.id, last, MOST_EVENTS):
+    run, last, events, before = caller.run(look.run.id), look.last, [*look.events], look.before
+    while found := caller.service.runs.events(run.id, last, MOST_EVENTS):
         events += [(event.id, _message(event.kind, _event(event), event.id)) for event in found]
         last = found[-1].id
     if len(events) > MOST_EVENTS:
         before, events = events[-MOST_EVENTS - 1][0], events[-MOST_EVENTS:]
     progress = _message("progress", run_answer(run, whole=False).model_dump(mode="json"))  # for all who watch
-    return Look(run, progress, tuple(events), before, last, time.monotonic())
+    return RunSnapshot(run, progress, tuple(events), before, last, time.monotonic())
 
 
 @router.get("/runs/{run_id}/events", summary="List what happened to a run")
 def list_events(
-    asked: Asked,
+    caller: CurrentCaller,
     run_id: Id,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="The number of the last event that was seen.")] = 0,
     limit: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 100,
 ) -> Events:
     """In order."""
-    found = asked.service.runs.events(asked.run(run_id).id, after, limit)
+    found = caller.service.runs.events(caller.run(run_id).id, after, limit)
     return Events(entries=[EventAnswer.model_validate(event) for event in found], next=found[-1].id if found else after)
 
 
@@ -106,37 +106,37 @@ def list_events(
 )
 async def stream_events(
     request: Request,
-    asked: Asked,
+    caller: CurrentCaller,
     run_id: Id,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="The number of the last event that was seen.")] = 0,
     last_event_id: Annotated[str | None, Header(description="The same, as browsers send it.")] = None,
 ) -> StreamingResponse:
     """Server-sent events: those of the run with their numbers, `progress` with the whole run, `end` when it is over."""
-    await run_in_threadpool(asked.run, run_id)
+    await run_in_threadpool(caller.run, run_id)
     given = last_event_id or ""
     start = int(given[:20]) if given.isascii() and given.isdecimal() else after
     if start > LARGEST:
         raise ApiError("invalid", f"Last-Event-ID is larger than any number of an event: {given[:20]}…")
     return StreamingResponse(
-        _counted(request, _messages(request, asked, run_id, start)),
+        _counted(request, _messages(request, caller, run_id, start)),
         media_type="text/event-stream",
         headers={"X-Accel-Buffering": "no"},
     )
 
 
 async def _counted(request: Request, messages: AsyncIterator[str]) -> AsyncIterator[str]:
-    with request.app.state.figures.watchers.track_inprogress():
+    with request.app.state.metrics.watchers.track_inprogress():
         async for message in messages:
             yield message
 
 
-async def _messages(request: Request, asked: Context, run_id: str, after: int) -> AsyncIterator[str]:
-    watch: Watch = request.app.state.watch
+async def _messages(request: Request, caller: Caller, run_id: str, after: int) -> AsyncIterator[str]:
+    watcher: RunWatcher = request.app.state.watcher
     told, spoke = "", time.monotonic()
     yield "retry: 2000\n\n"
     while not request.app.state.stopping:
         try:
-            look = await watch.look(asked, run_id)
+            look = await watcher.look(caller, run_id)
         except EvenhandError:
             yield _message("end", {"state": "deleted"})
             return
@@ -146,7 +146,7 @@ async def _messages(request: Request, asked: Context, run_id: str, after: int) -
             if ready is not None:
                 parts, after = parts + ready, look.last
                 break
-            events = await run_in_threadpool(asked.service.runs.events, run_id, after, MOST_EVENTS)
+            events = await run_in_threadpool(caller.service.runs.events, run_id, after, MOST_EVENTS)
             parts += [_message(event.kind, _event(event), event.id) for event in events]
             after = events[-1].id if events else look.last
         if look.progress != told:

@@ -7,10 +7,10 @@ from anyio import to_thread
 from fastapi import Query, Request, Response
 
 from evenhand.errors import EvenhandError
-from evenhand.service.api.context import tell
+from evenhand.service.api.caller import tell
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.identity import address_of, forget, remember, session_of
-from evenhand.service.pages.view import Asked, Form, View, router, see, text_of
+from evenhand.service.pages.view import CurrentView, Form, View, field_of, redirect, router
 from evenhand.service.storage.accounts import Accounts
 from evenhand.service.storage.passwords import MOST_WAITING, SignInRefused, TooBusy, TooManyTries
 from evenhand.service.storage.projects import ROLES, Person, Role
@@ -30,10 +30,10 @@ def local_path(address: str) -> str:
 
 
 @pages.get("/sign-in")
-def ask(view: Asked, then: Annotated[str, Query(alias="next", max_length=LONGEST)] = "") -> Response:
+def ask(view: CurrentView, then: Annotated[str, Query(alias="next", max_length=LONGEST)] = "") -> Response:
     """The form."""
-    if view.asked.person is not None or view.asked.may("viewer"):
-        return see(local_path(then))
+    if view.caller.person is not None or view.caller.may("viewer"):
+        return redirect(local_path(then))
     return _asking(view, local_path(then))
 
 
@@ -46,11 +46,11 @@ def _asking(view: View, then: str, name: str = "", error: SignInRefused | None =
 
 
 @pages.post("/sign-in")
-async def sign_in(request: Request, view: Asked, form: Form) -> Response:
+async def sign_in(request: Request, view: CurrentView, form: Form) -> Response:
     """Sign in: always with a new secret, so that one that somebody else planted in the browser is worth nothing."""
-    then, name = local_path(text_of(form, "next")), text_of(form, "name")[:100]
+    then, name = local_path(field_of(form, "next")), field_of(form, "name")[:100]
     if not view.service.settings.accounts:
-        return see(then)
+        return redirect(then)
     password, accounts = form.get("password"), view.service.accounts
     given = password if isinstance(password, str) else ""
     # Passwords are looked at one after the other: those that wait must not hold the threads of everybody else.
@@ -64,27 +64,27 @@ async def sign_in(request: Request, view: Asked, form: Form) -> Response:
         return await to_thread.run_sync(lambda: _asking(view, then, name, refused))
     if (before := session_of(request)) is not None:
         await to_thread.run_sync(accounts.sign_out, before)
-    response = see(then)
+    response = redirect(then)
     remember(request, response, secret)
     return response
 
 
 @pages.post("/sign-out")
-def sign_out(request: Request, view: Asked) -> Response:
+def sign_out(request: Request, view: CurrentView) -> Response:
     """End the sign-in here and in the storage: a copy of the cookie is worth nothing either."""
     if (secret := session_of(request)) is not None:
         view.service.accounts.sign_out(secret)
-    response = see("/sign-in" if view.service.settings.accounts else "/")
+    response = redirect("/sign-in" if view.service.settings.accounts else "/")
     forget(request, response)
     return response
 
 
 @pages.post("/project")
-def choose_project(request: Request, view: Asked, form: Form) -> Response:
+def choose_project(request: Request, view: CurrentView, form: Form) -> Response:
     """Look at another project; its start page, since what was looked at is not in it, unless the form says more."""
-    if (secret := session_of(request)) is not None and view.asked.person is not None:
-        view.service.accounts.choose_project(secret, text_of(form, "project"))
-    return see(local_path(text_of(form, "next")))
+    if (secret := session_of(request)) is not None and view.caller.person is not None:
+        view.service.accounts.choose_project(secret, field_of(form, "project"))
+    return redirect(local_path(field_of(form, "next")))
 
 
 USUAL_DAYS = 90
@@ -93,9 +93,9 @@ CHANGED = "/account?changed=password"
 
 def person_here(view: View) -> Person:
     """The one who has signed in; without accounts there is nobody."""
-    if view.asked.person is None:
+    if view.caller.person is None:
         raise ApiError("not-found", "This service has no accounts: only this machine can reach it.")
-    return view.asked.person
+    return view.caller.person
 
 
 def token_state(token: Token) -> str:
@@ -120,7 +120,7 @@ def about_token(accounts: Accounts, person: Person, token_id: str) -> dict[str, 
 
 
 @pages.get("/account")
-def show(view: Asked, changed: str = "") -> Response:
+def show(view: CurrentView, changed: str = "") -> Response:
     """The account's page."""
     said = {"password": "Your password was changed. Other browsers were signed out, and your tokens were revoked."}.get(
         changed, ""
@@ -140,7 +140,7 @@ def _page(view: View, **values: Any) -> Response:
 
 
 @pages.post("/account/password")
-def change_password(request: Request, view: Asked, form: Form) -> Response:
+def change_password(request: Request, view: CurrentView, form: Form) -> Response:
     """Change one's own password, with the one before it; every other browser has to sign in again."""
     person, accounts, address = person_here(view), view.service.accounts, address_of(request)
     before, new, again = (str(form.get(name) or "") for name in ("password", "new", "again"))
@@ -156,20 +156,20 @@ def change_password(request: Request, view: Asked, form: Form) -> Response:
         accounts.set_password(person.name, new)
     except EvenhandError as error:
         return _page(view, errors={"new": str(error)})
-    response = see(CHANGED)
+    response = redirect(CHANGED)
     remember(request, response, accounts.sign_in(person.name, new, address))
     return response
 
 
 @pages.post("/account/tokens")
-def add_token(request: Request, view: Asked, form: Form) -> Response:
+def add_token(request: Request, view: CurrentView, form: Form) -> Response:
     """Make a token. Its secret is on this page and never again, so the answer is the page itself.
 
     The password is asked for: a browser that was left open must not become a key that works for a year.
     """
     person = person_here(view)
-    project, role = text_of(form, "project"), text_of(form, "role")
-    name, days = text_of(form, "name"), text_of(form, "days")
+    project, role = field_of(form, "project"), field_of(form, "role")
+    name, days = field_of(form, "name"), field_of(form, "days")
     kept = {"name": name, "days": days, "role": role, "project": project}
     if not days.isascii() or not days.isdecimal() or len(days) > 4:
         return _page(view, errors={"days": "Say for how many days the token works."}, form=kept)
@@ -188,8 +188,8 @@ def add_token(request: Request, view: Asked, form: Form) -> Response:
 
 
 @pages.post("/account/tokens/{token_id}/revoke")
-def revoke_token(request: Request, view: Asked, token_id: str) -> Response:
+def revoke_token(request: Request, view: CurrentView, token_id: str) -> Response:
     """Let a token of one's own work no more."""
     tell(request, **about_token(view.service.accounts, person_here(view), token_id))
     view.service.accounts.revoke_token(token_id, person_here(view))
-    return see("/account#tokens")
+    return redirect("/account#tokens")

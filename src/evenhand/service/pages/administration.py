@@ -8,10 +8,10 @@ from fastapi import Request, Response
 
 from evenhand.errors import EvenhandError
 from evenhand.service.api.access import ACTIONS
-from evenhand.service.api.context import tell
-from evenhand.service.api.errors import otherwise
+from evenhand.service.api.caller import tell
+from evenhand.service.api.errors import errors_as
 from evenhand.service.pages.account import about_token, person_here, token_rows
-from evenhand.service.pages.view import Asked, Deletion, Form, View, link, router, see, text_of
+from evenhand.service.pages.view import CurrentView, Deletion, Form, View, field_of, link, redirect, router
 from evenhand.service.settings import DEFAULT_PROJECT
 from evenhand.service.storage.projects import person_of
 from evenhand.service.storage.tables import Project, User
@@ -24,11 +24,11 @@ pages = router()
 
 def given_role(form: Any) -> Given | None:
     """The role that a form chose; empty: none. What is no role is refused by the storage."""
-    return cast("Given", text_of(form, "role")) or None
+    return cast("Given", field_of(form, "role")) or None
 
 
 @pages.get("/admin/users")
-def users(view: Asked) -> Response:
+def users(view: CurrentView) -> Response:
     """All users."""
     return _users(view)
 
@@ -43,10 +43,10 @@ def _users(view: View, **values: Any) -> Response:
 
 
 @pages.post("/admin/users")
-def add_user(request: Request, view: Asked, form: Form) -> Response:
+def add_user(request: Request, view: CurrentView, form: Form) -> Response:
     """Make a user, with a role in a project if one is chosen."""
     person_here(view)
-    name, project, role = text_of(form, "name"), text_of(form, "project"), given_role(form)
+    name, project, role = field_of(form, "name"), field_of(form, "project"), given_role(form)
     kept = {"name": name, "project": project, "role": role or ""}
     try:
         if role is not None:
@@ -59,11 +59,11 @@ def add_user(request: Request, view: Asked, form: Form) -> Response:
         view.service.accounts.set_role(made.name, project, role)
     given = {} if role is None else {"role": role}
     tell(request, subject=made.name, project=None if role is None else project, admin=made.admin, **given)
-    return see(f"{USERS}/{quote(made.name)}")
+    return redirect(f"{USERS}/{quote(made.name)}")
 
 
 @pages.get("/admin/users/{name}")
-def user(view: Asked, name: str) -> Response:
+def user(view: CurrentView, name: str) -> Response:
     """One user."""
     return _user(view, name)
 
@@ -81,12 +81,12 @@ def _user(view: View, name: str, errors: dict[str, str] | None = None) -> Respon
 
 def _found_user(view: View, name: str) -> User:
     person_here(view)
-    with otherwise("not-found"):
+    with errors_as("not-found"):
         return view.service.accounts.user(name)
 
 
 @pages.post("/admin/users/{name}")
-def change_user(request: Request, view: Asked, form: Form, name: str) -> Response:
+def change_user(request: Request, view: CurrentView, form: Form, name: str) -> Response:
     """Make a user an admin or not, or keep them out or not: what the button says."""
     found, accounts = _found_user(view, name), view.service.accounts
     changes: dict[str, tuple[str, bool, Callable[[str, bool], Any]]] = {
@@ -95,7 +95,7 @@ def change_user(request: Request, view: Asked, form: Form, name: str) -> Respons
         "disable": ("disabled", True, accounts.set_disabled),
         "enable": ("disabled", False, accounts.set_disabled),
     }
-    chosen = changes.get(text_of(form, "do"))
+    chosen = changes.get(field_of(form, "do"))
     if chosen is None:
         return _user(view, name, {"": "Choose what to change."})
     what, value, change = chosen
@@ -105,11 +105,11 @@ def change_user(request: Request, view: Asked, form: Form, name: str) -> Respons
         return _user(view, name, {"": str(error)})
     changed: dict[str, Any] = {what: value}
     tell(request, subject=found.name, **changed)
-    return see(f"{USERS}/{quote(found.name)}")
+    return redirect(f"{USERS}/{quote(found.name)}")
 
 
 @pages.post("/admin/users/{name}/password")
-def set_password(request: Request, view: Asked, form: Form, name: str) -> Response:
+def set_password(request: Request, view: CurrentView, form: Form, name: str) -> Response:
     """Give a user a new password; they are signed out everywhere, and their tokens are revoked."""
     found = _found_user(view, name)
     try:
@@ -117,39 +117,39 @@ def set_password(request: Request, view: Asked, form: Form, name: str) -> Respon
     except EvenhandError as error:
         return _user(view, name, {"password": str(error)})
     tell(request, subject=found.name, password="set")
-    return see(f"{USERS}/{quote(found.name)}")
+    return redirect(f"{USERS}/{quote(found.name)}")
 
 
 @pages.post("/admin/users/{name}/role")
-def set_role_of_user(request: Request, view: Asked, form: Form, name: str) -> Response:
+def set_role_of_user(request: Request, view: CurrentView, form: Form, name: str) -> Response:
     """Say what a user may do in a project."""
-    found, project, role = _found_user(view, name), text_of(form, "project"), given_role(form)
+    found, project, role = _found_user(view, name), field_of(form, "project"), given_role(form)
     try:
         view.service.accounts.set_role(found.name, project, role)
     except EvenhandError as error:
         return _user(view, name, {"project": str(error)})
     tell(request, subject=found.name, project=project, role=role or "none")
-    return see(f"{USERS}/{quote(found.name)}#roles")
+    return redirect(f"{USERS}/{quote(found.name)}#roles")
 
 
 @pages.post("/admin/users/{name}/tokens/{token_id}/revoke")
-def revoke_token(request: Request, view: Asked, name: str, token_id: str) -> Response:
+def revoke_token(request: Request, view: CurrentView, name: str, token_id: str) -> Response:
     """Let a user's token work no more."""
     accounts, person = view.service.accounts, person_of(_found_user(view, name))
     tell(request, **about_token(accounts, person, token_id) | {"of": person.name})
-    with otherwise("not-found"):
+    with errors_as("not-found"):
         accounts.revoke_token(token_id, person)
-    return see(f"{USERS}/{quote(name)}#tokens")
+    return redirect(f"{USERS}/{quote(name)}#tokens")
 
 
 @pages.get("/admin/users/{name}/delete")
-def ask_to_delete_user(view: Asked, name: str) -> Response:
+def ask_to_delete_user(view: CurrentView, name: str) -> Response:
     """Whether to delete a user."""
     return _user_deletion(_found_user(view, name)).ask(view)
 
 
 @pages.post("/admin/users/{name}/delete")
-def delete_user(view: Asked, name: str) -> Response:
+def delete_user(view: CurrentView, name: str) -> Response:
     """Delete a user."""
     found = _found_user(view, name)
     return _user_deletion(found).do(view, lambda: view.service.accounts.delete_user(found.name))
@@ -165,7 +165,7 @@ PER_PAGE = 50
 
 
 @pages.get("/admin/projects")
-def projects(view: Asked) -> Response:
+def projects(view: CurrentView) -> Response:
     """All projects."""
     return _projects(view)
 
@@ -179,19 +179,19 @@ def _projects(view: View, errors: dict[str, str] | None = None, name: str = "") 
 
 
 @pages.post("/admin/projects")
-def add_project(request: Request, view: Asked, form: Form) -> Response:
+def add_project(request: Request, view: CurrentView, form: Form) -> Response:
     """Make a project."""
     person_here(view)
     try:
-        made = view.service.projects.add(text_of(form, "name"))
+        made = view.service.projects.add(field_of(form, "name"))
     except EvenhandError as error:
-        return _projects(view, {"name": str(error)}, text_of(form, "name"))
+        return _projects(view, {"name": str(error)}, field_of(form, "name"))
     tell(request, subject=made.id, project=made.id, name=made.name)
-    return see(f"{PROJECTS}/{made.id}")
+    return redirect(f"{PROJECTS}/{made.id}")
 
 
 @pages.get("/admin/projects/{project_id}")
-def project(view: Asked, project_id: str) -> Response:
+def project(view: CurrentView, project_id: str) -> Response:
     """One project, and who may do what in it."""
     return _project(view, _found_project(view, project_id))
 
@@ -209,42 +209,42 @@ def _project(view: View, found: Project, errors: dict[str, str] | None = None, n
 
 def _found_project(view: View, project_id: str) -> Project:
     person_here(view)
-    with otherwise("not-found"):
+    with errors_as("not-found"):
         return view.service.projects.get(project_id)
 
 
 @pages.post("/admin/projects/{project_id}")
-def rename_project(request: Request, view: Asked, form: Form, project_id: str) -> Response:
+def rename_project(request: Request, view: CurrentView, form: Form, project_id: str) -> Response:
     """Give a project another name."""
-    found, name = _found_project(view, project_id), text_of(form, "name")
+    found, name = _found_project(view, project_id), field_of(form, "name")
     try:
         view.service.projects.rename(found.id, name)
     except EvenhandError as error:
         return _project(view, found, {"name": str(error)}, name)
     tell(request, subject=found.id, project=found.id, before=found.name, name=name)
-    return see(f"{PROJECTS}/{quote(found.id)}")
+    return redirect(f"{PROJECTS}/{quote(found.id)}")
 
 
 @pages.post("/admin/projects/{project_id}/role")
-def set_role_in_project(request: Request, view: Asked, form: Form, project_id: str) -> Response:
+def set_role_in_project(request: Request, view: CurrentView, form: Form, project_id: str) -> Response:
     """Say what a user may do in the project."""
-    found, user, role = _found_project(view, project_id), text_of(form, "user"), given_role(form)
+    found, user, role = _found_project(view, project_id), field_of(form, "user"), given_role(form)
     try:
         view.service.accounts.set_role(user, found.id, role)
     except EvenhandError as error:
         return _project(view, found, {"user": str(error)})
     tell(request, subject=user, project=found.id, role=role or "none")
-    return see(f"{PROJECTS}/{quote(found.id)}#members")
+    return redirect(f"{PROJECTS}/{quote(found.id)}#members")
 
 
 @pages.get("/admin/projects/{project_id}/delete")
-def ask_to_delete_project(view: Asked, project_id: str) -> Response:
+def ask_to_delete_project(view: CurrentView, project_id: str) -> Response:
     """Whether to delete a project."""
     return _project_deletion(_found_project(view, project_id)).ask(view)
 
 
 @pages.post("/admin/projects/{project_id}/delete")
-def delete_project(request: Request, view: Asked, project_id: str) -> Response:
+def delete_project(request: Request, view: CurrentView, project_id: str) -> Response:
     """Delete a project and all that is in it."""
     found = _found_project(view, project_id)
     tell(request, subject=found.id, project=found.id, name=found.name)
@@ -257,7 +257,7 @@ def _project_deletion(found: Project) -> Deletion:
 
 
 @pages.get("/admin/log")
-def show_log(view: Asked, user: str = "", action: str = "", project: str = "", after: str = "") -> Response:
+def show_log(view: CurrentView, user: str = "", action: str = "", project: str = "", after: str = "") -> Response:
     """Who did what, a page at a time."""
     begin = int(after) if after.isascii() and after.isdecimal() and len(after) < 19 else None
     wanted: dict[str, Any] = {"user": user or None, "action": action or None, "project": project or None}

@@ -15,7 +15,7 @@ from evenhand.report.text import (
     percent,
     within_words,
 )
-from evenhand.service.pages.view import Asked, View, router
+from evenhand.service.pages.view import CurrentView, View, router
 from evenhand.service.pages.words import is_about_texts
 from evenhand.service.storage.tables import Run
 
@@ -27,7 +27,7 @@ pages = router()
 
 
 @pages.get("/compare")
-def compare(view: Asked, a: str = "", b: str = "") -> Response:
+def compare(view: CurrentView, a: str = "", b: str = "") -> Response:
     """Two audits to choose, and what they have to say."""
     found = view.service.runs.newest(view.project, state="done", kind="audit", limit=MOST_CHOICES)
     audits = [run for run in found if not (run.result or {}).get("texts")]
@@ -48,7 +48,7 @@ def compare(view: Asked, a: str = "", b: str = "") -> Response:
 
 
 @pages.get("/compare.json")
-def compare_chart(view: Asked, a: str = "", b: str = "") -> Response:
+def compare_chart(view: CurrentView, a: str = "", b: str = "") -> Response:
     """The shares of people affected, as a chart."""
     groups = []
     for name, known_as in (("first", a), ("second", b)):

@@ -14,7 +14,7 @@ from evenhand.data.dataset import builtin_names, load_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import file_name
-from evenhand.service.api.errors import ApiError, otherwise
+from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.api.table_tasks import ask
 from evenhand.service.requests import is_id
 from evenhand.service.settings import Service, Settings
@@ -124,7 +124,7 @@ TERMINAL = "terminal"  # in the configuration of a run whose data and model are 
 
 
 @dataclass(frozen=True)
-class Subject:
+class ChosenData:
     """Data to audit; `file` is none where it is built in."""
 
     known_as: str
@@ -138,16 +138,16 @@ def _builtin(name: str) -> Schema:
     return load_schema(name)
 
 
-def subject_of(service: Service, known_as: str, project: str) -> Subject:
+def chosen_data(service: Service, known_as: str, project: str) -> ChosenData:
     """The data with this id or name."""
     if known_as in builtin_names():
         schema = _builtin(known_as)
-        return Subject(known_as, schema.title, None, schema)
+        return ChosenData(known_as, schema.title, None, schema)
     if not is_id(known_as):
         raise ApiError("not-found", f"There is no data set '{known_as[:80]}'. Choose one at step 1 of a new audit.")
-    with otherwise("not-found"):
+    with errors_as("not-found"):
         file = service.assets.dataset(known_as, project)
-    return Subject(known_as, file.name, file, None if file.schema_text is None else schema_of(file.schema_text))
+    return ChosenData(known_as, file.name, file, None if file.schema_text is None else schema_of(file.schema_text))
 
 
 def schema_of_run(service: Service, run: Run) -> Schema | None:
@@ -155,7 +155,7 @@ def schema_of_run(service: Service, run: Run) -> Schema | None:
     try:
         if run.schema_text is not None:
             return schema_of(run.schema_text)
-        return subject_of(service, str(run.config.get("dataset")), run.project).schema
+        return chosen_data(service, str(run.config.get("dataset")), run.project).schema
     except EvenhandError:
         return None
 
@@ -165,7 +165,7 @@ def data_name(service: Service, run: Run) -> str:
     if TERMINAL in run.config:
         return str(((run.result or {}).get("data") or {}).get("title") or file_name(run.config.get("dataset")))
     try:
-        return subject_of(service, str(run.config.get("dataset")), run.project).name
+        return chosen_data(service, str(run.config.get("dataset")), run.project).name
     except EvenhandError:
         return "a table that was deleted"
 

@@ -8,11 +8,11 @@ from fastapi import Response
 
 from evenhand.data.schema import Schema
 from evenhand.report.pairs import Card, Side
-from evenhand.service.api.errors import ApiError, otherwise
-from evenhand.service.api.runs import can_be_asked
+from evenhand.service.api.errors import ApiError, errors_as
+from evenhand.service.api.runs import worker_can_do
 from evenhand.service.findings import Filters, Finding, FindingsIndex
 from evenhand.service.pages.data import schema_of_run
-from evenhand.service.pages.view import Asked, View, link, router
+from evenhand.service.pages.view import CurrentView, View, link, router
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Run
 
@@ -36,7 +36,7 @@ pages = router()
 
 @pages.get("/runs/{run_id}/findings")
 def explore(
-    view: Asked, run_id: str, label: str = "", phase: str = "", gap: str = "", sort: str = "gap",
+    view: CurrentView, run_id: str, label: str = "", phase: str = "", gap: str = "", sort: str = "gap",
     after: int = -1, first: int = 1,
 ) -> Response:  # fmt: skip
     """A page of pairs."""
@@ -64,7 +64,7 @@ def explore(
             (_card(one, index, schema, unread), first + place, one.gap) for place, one in enumerate(found.rows)
         ],
         fields=_fields(index, schema, values), labels=_labels(index, schema), phases=PHASES, chosen=chosen,
-        gap_error=gap_error, repairable=run.state == "done" and can_be_asked(run), filtered=wanted != Filters(),
+        gap_error=gap_error, repairable=run.state == "done" and worker_can_do(run), filtered=wanted != Filters(),
         next=link(address, after=found.after, first=first + len(found.rows), **query) if onward else None,
         begin=link(address, **query),
     )  # fmt: skip
@@ -75,7 +75,7 @@ def _index(view: View, run: Run) -> FindingsIndex:
         raise ApiError("not-found", "There are no pairs to show: the run has not ended, or it is not an audit.")
     if (run.result or {}).get("texts"):
         raise ApiError("not-found", "Pairs of texts cannot be browsed here. The report has examples.")
-    with otherwise("not-found"):
+    with errors_as("not-found"):
         return FindingsIndex.open(view.service.home.run(run.id) / "findings.parquet")
 
 

@@ -7,9 +7,9 @@ from fastapi import Response
 
 import evenhand
 from evenhand.report.text import duration
-from evenhand.service.api.context import read_place
+from evenhand.service.api.caller import read_place
 from evenhand.service.api.errors import ApiError
-from evenhand.service.pages.view import Asked, Deletion, View, link, router
+from evenhand.service.pages.view import CurrentView, Deletion, View, link, router
 from evenhand.service.pages.words import STATE_WORDS
 from evenhand.service.storage.tables import DataFile, ModelFile
 from evenhand.service.storage.uploads import size_text
@@ -23,13 +23,13 @@ pages = router()
 
 
 @pages.get("/")
-def start(view: Asked) -> Response:
+def start(view: CurrentView) -> Response:
     """Where everything begins."""
     return view.page("start", runs=view.service.runs.newest(view.project, limit=LATEST))
 
 
 @pages.get("/runs")
-def all_runs(view: Asked, state: str = "", kind: str = "", after: str = "") -> Response:
+def all_runs(view: CurrentView, state: str = "", kind: str = "", after: str = "") -> Response:
     """All runs, a page at a time."""
     state, kind = state if state in STATE_WORDS else "", kind if kind in KINDS else ""
     found = view.service.runs.newest(
@@ -42,7 +42,7 @@ def all_runs(view: Asked, state: str = "", kind: str = "", after: str = "") -> R
 
 
 @pages.get("/settings")
-def show_settings(view: Asked) -> Response:
+def show_settings(view: CurrentView) -> Response:
     """What was uploaded, and how the service runs."""
     assets = view.service.assets
     return view.page(
@@ -52,13 +52,13 @@ def show_settings(view: Asked) -> Response:
 
 
 @pages.get("/settings/{kind}/{known_as}/delete")
-def ask_to_delete(view: Asked, kind: str, known_as: str) -> Response:
+def ask_to_delete(view: CurrentView, kind: str, known_as: str) -> Response:
     """Whether to delete an upload."""
     return _deletion(view, kind, known_as).ask(view)
 
 
 @pages.post("/settings/{kind}/{known_as}/delete")
-def delete(view: Asked, kind: str, known_as: str) -> Response:
+def delete(view: CurrentView, kind: str, known_as: str) -> Response:
     """Delete an upload, unless a run needs it."""
     assets = view.service.assets
     remove = assets.delete_dataset if kind == "datasets" else assets.delete_model
@@ -74,7 +74,7 @@ def _deletion(view: View, kind: str, known_as: str) -> Deletion:
 def _item(view: View, kind: str, known_as: str) -> DataFile | ModelFile:
     if kind not in ("datasets", "models"):
         raise ApiError("not-found", f"There is no page about {kind[:40]}.")
-    return view.asked.dataset(known_as) if kind == "datasets" else view.asked.model(known_as)
+    return view.caller.dataset(known_as) if kind == "datasets" else view.caller.model(known_as)
 
 
 def _after(text: str) -> tuple[datetime, str] | None:
@@ -88,7 +88,7 @@ def _after(text: str) -> tuple[datetime, str] | None:
 
 def _facts(view: View) -> list[tuple[str, str]]:
     """How the service runs, for its admins; the database's password is never shown."""
-    if not view.asked.may("admin"):
+    if not view.caller.may("admin"):
         return []
     settings, database = view.service.settings, view.service.database
     return [

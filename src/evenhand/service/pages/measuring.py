@@ -10,7 +10,7 @@ from evenhand.report.text import interval_text, joined, label_pair_texts, measur
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import create_run, from_audit
-from evenhand.service.pages.view import Asked, Form, View, is_short_number, router, see, text_of
+from evenhand.service.pages.view import CurrentView, Form, View, field_of, is_short_number, redirect, router
 from evenhand.service.requests import request_of
 from evenhand.service.storage.tables import Run
 
@@ -45,17 +45,17 @@ def _measure_page(view: View, run: Run, form: dict[str, str], errors: dict[str, 
 
 
 @pages.get("/runs/{run_id}/measure")
-def choose(view: Asked, run_id: str) -> Response:
+def choose(view: CurrentView, run_id: str) -> Response:
     """How precisely to measure."""
     audit, _ = _audit(view, run_id)
     return _measure_page(view, audit, {"precision": "usual", "confidence": "0.95", "changes": "2"}, {})
 
 
 @pages.post("/runs/{run_id}/measure")
-def begin(view: Asked, form: Form, run_id: str) -> Response:
+def begin(view: CurrentView, form: Form, run_id: str) -> Response:
     """Start the measurement, or show the form again."""
     audit, same = _audit(view, run_id)
-    answers = {name: text_of(form, name) for name in ("precision", "confidence", "changes")}
+    answers = {name: field_of(form, name) for name in ("precision", "confidence", "changes")}
     errors = {}
     if answers["precision"] not in PRECISIONS:
         errors["precision"] = "Choose how precisely to measure."
@@ -70,14 +70,14 @@ def begin(view: Asked, form: Form, run_id: str) -> Response:
         "changes": int(answers["changes"]),
     }  # fmt: skip
     try:
-        made = create_run(view.asked, "measure", request_of("measure", config), parent=audit)
+        made = create_run(view.caller, "measure", request_of("measure", config), parent=audit)
     except EvenhandError as error:
         return _measure_page(view, audit, answers, {"": str(error)})
-    return see(f"/runs/{made.id}")
+    return redirect(f"/runs/{made.id}")
 
 
 @pages.get("/runs/{run_id}/rates.json")
-def rates(view: Asked, run_id: str, at: int = 0) -> Response:
+def rates(view: CurrentView, run_id: str, at: int = 0) -> Response:
     """The rates of one part of a measurement, as a chart."""
     summary = view.summary(view.run(run_id)) or {}
     found = measured_parts(summary)[at : at + 1] if "measured" in summary and at >= 0 else []
@@ -94,7 +94,7 @@ def rates(view: Asked, run_id: str, at: int = 0) -> Response:
 
 
 def _audit(view: View, run_id: str) -> tuple[Run, dict[str, Any]]:
-    audit, same = from_audit(view.asked, run_id, "measurement")
+    audit, same = from_audit(view.caller, run_id, "measurement")
     if audit.state != "done":
         raise ApiError("conflict", "A measurement begins from an audit that is done.")
     return audit, same

@@ -12,9 +12,9 @@ from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
 from evenhand.service.api.runs import create_run
 from evenhand.service.api.uploads import check_description_size
-from evenhand.service.pages.data import Subject, subject_of
+from evenhand.service.pages.data import ChosenData, chosen_data
 from evenhand.service.pages.measuring import PRECISIONS
-from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
+from evenhand.service.pages.view import CurrentView, Form, View, field_of, fields_of, files_of, link, redirect, router
 from evenhand.service.pages.words import INPUTS_WORDS, OUTPUT_WORDS
 from evenhand.service.requests import is_id, request_of
 from evenhand.service.storage.tables import ModelFile
@@ -46,7 +46,7 @@ EFFORTS: dict[str, dict[str, Any]] = {
 
 
 @dataclass
-class Answers:
+class AuditForm:
     """What the form said, as it said it, so that it can come back with nothing lost."""
 
     data: str
@@ -66,17 +66,17 @@ class Answers:
     errors: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, form: FormData) -> "Answers":
+    def of(cls, form: FormData) -> "AuditForm":
         """The answers of a form."""
-        answers = cls(text_of(form, "data"), texts_of(form, "protected"), text_of(form, "model"))
-        answers.task = text_of(form, "task") or "audit"
+        answers = cls(field_of(form, "data"), fields_of(form, "protected"), field_of(form, "model"))
+        answers.task = field_of(form, "task") or "audit"
         for name in FIELDS:
-            setattr(answers, name, text_of(form, name))
+            setattr(answers, name, field_of(form, name))
         answers.read_choices(form)
         return answers
 
     @classmethod
-    def of_link(cls, query: QueryParams, first: str) -> "Answers":
+    def of_link(cls, query: QueryParams, first: str) -> "AuditForm":
         """The form as a link fills it in; `first` is the model that is chosen."""
         answers = cls(query.get("data", ""), query.getlist("protected"), first)
         answers.task = "measure" if query.get("task") == "measure" else "audit"
@@ -157,7 +157,7 @@ class Answers:
 pages = router()
 
 
-def _model_page(view: View, subject: Subject, answers: Answers) -> Response:
+def _model_page(view: View, subject: ChosenData, answers: AuditForm) -> Response:
     """The form with its answers and what is wrong with them."""
     assert subject.schema is not None
     numbers = _protected_numbers(subject.schema, answers.protected)
@@ -172,14 +172,14 @@ def _model_page(view: View, subject: Subject, answers: Answers) -> Response:
 
 
 @pages.get("/new/model")
-def choose_model(view: Asked, data: str = "", model: str = "") -> Response:
+def choose_model(view: CurrentView, data: str = "", model: str = "") -> Response:
     """The form of step 3."""
-    subject = subject_of(view.service, data, view.project)
+    subject = chosen_data(view.service, data, view.project)
     query = view.request.query_params
     if subject.schema is None or not query.getlist("protected"):
-        return see(link("/new/columns", data=subject.known_as))
+        return redirect(link("/new/columns", data=subject.known_as))
     first = model if is_id(model) else "builtin" if subject.file is None else "upload"
-    return _model_page(view, subject, Answers.of_link(query, first))
+    return _model_page(view, subject, AuditForm.of_link(query, first))
 
 
 def settings_link(kind: str, config: dict[str, Any]) -> str:
@@ -214,12 +214,12 @@ def _protected_numbers(schema: Schema, protected: list[str]) -> list[Attribute]:
 
 
 @pages.post("/new/model")
-def begin(view: Asked, form: Form) -> Response:
+def begin(view: CurrentView, form: Form) -> Response:
     """Start the audit or the measurement, or show the form again."""
-    project, answers = view.project, Answers.of(form)
-    subject = subject_of(view.service, answers.data, project)
+    project, answers = view.project, AuditForm.of(form)
+    subject = chosen_data(view.service, answers.data, project)
     if subject.schema is None:
-        return see(link("/new/columns", data=subject.known_as))
+        return redirect(link("/new/columns", data=subject.known_as))
     model = _model(view, project, answers, files_of(form, "file"), built_in=subject.file is None)
     limits = answers.limits(_protected_numbers(subject.schema, answers.protected))
     settings = answers.budget() | answers.asking() | {"within": limits}
@@ -230,11 +230,11 @@ def begin(view: Asked, form: Form) -> Response:
         **settings,
     }  # fmt: skip
     try:
-        run = create_run(view.asked, answers.task, request_of(answers.task, config))
+        run = create_run(view.caller, answers.task, request_of(answers.task, config))
     except EvenhandError as error:
         answers.errors[""] = str(error)
         return _model_page(view, subject, answers)
-    return see(f"/runs/{run.id}")
+    return redirect(f"/runs/{run.id}")
 
 
 def _listed(view: View, chosen: str) -> list[ModelFile]:
@@ -245,7 +245,9 @@ def _listed(view: View, chosen: str) -> list[ModelFile]:
     return found
 
 
-def _model(view: View, project: str, answers: Answers, files: list[UploadFile], *, built_in: bool) -> ModelFile | None:
+def _model(
+    view: View, project: str, answers: AuditForm, files: list[UploadFile], *, built_in: bool
+) -> ModelFile | None:
     """The model that was chosen; one that is uploaded is kept and chosen, even where another answer is wrong."""
     if answers.model == "builtin" and built_in:
         return None
@@ -262,7 +264,7 @@ def _model(view: View, project: str, answers: Answers, files: list[UploadFile], 
         return None
 
 
-def _uploaded(view: View, project: str, answers: Answers, files: list[UploadFile]) -> ModelFile | None:
+def _uploaded(view: View, project: str, answers: AuditForm, files: list[UploadFile]) -> ModelFile | None:
     descriptions = [file for file in files if (file.filename or "").lower().endswith(".json")]
     models = [file for file in files if file not in descriptions]
     if len(models) != 1 or len(descriptions) > 1:

@@ -8,17 +8,17 @@ from fastapi import Response
 from evenhand.errors import EvenhandError
 from evenhand.service.api.table_tasks import ask
 from evenhand.service.pages.data import (
+    ChosenData,
     Preview,
-    Subject,
     attribute_row,
+    chosen_data,
     preview_of,
     schema_of,
     set_aside,
-    subject_of,
     with_choices,
     with_title,
 )
-from evenhand.service.pages.view import Asked, Form, View, files_of, link, router, see, text_of, texts_of
+from evenhand.service.pages.view import CurrentView, Form, View, field_of, fields_of, files_of, link, redirect, router
 from evenhand.service.pages.words import builtin_titles
 from evenhand.service.storage.tables import DataFile
 
@@ -39,15 +39,15 @@ def _data_page(view: View, errors: dict[str, str] | None = None, name: str = "")
 
 
 @pages.get("/new")
-def choose_data(view: Asked) -> Response:
+def choose_data(view: CurrentView) -> Response:
     """Which data."""
     return _data_page(view)
 
 
 @pages.post("/new/data")
-def upload(view: Asked, form: Form) -> Response:
+def upload(view: CurrentView, form: Form) -> Response:
     """Keep a table."""
-    files, name = files_of(form, "file"), text_of(form, "name")
+    files, name = files_of(form, "file"), field_of(form, "name")
     if not files:
         return _data_page(view, {"file": "Choose a file first."}, name)
     filename = files[0].filename or ""
@@ -57,7 +57,7 @@ def upload(view: Asked, form: Form) -> Response:
         )
     except EvenhandError as error:
         return _data_page(view, {"file": str(error)}, name)
-    return see(link("/new/columns", data=kept.id))
+    return redirect(link("/new/columns", data=kept.id))
 
 
 def _label_page(view: View, file: DataFile, errors: dict[str, str], chosen: str = "") -> Response:
@@ -72,7 +72,9 @@ def _label_page(view: View, file: DataFile, errors: dict[str, str], chosen: str 
     )  # fmt: skip
 
 
-def _columns_page(view: View, subject: Subject, protected: list[str], errors: dict[str, str], **kept: Any) -> Response:
+def _columns_page(
+    view: View, subject: ChosenData, protected: list[str], errors: dict[str, str], **kept: Any
+) -> Response:
     """The form of step 2; `kept` is what stood in it before."""
     assert subject.schema is not None
     preview = None if subject.file is None else _preview(view, subject.file)
@@ -90,9 +92,9 @@ def _columns_page(view: View, subject: Subject, protected: list[str], errors: di
 
 
 @pages.get("/new/columns")
-def columns(view: Asked, data: str = "", again: bool = False) -> Response:
+def columns(view: CurrentView, data: str = "", again: bool = False) -> Response:
     """What the columns mean, as far as it is known."""
-    subject = subject_of(view.service, data, view.project)
+    subject = chosen_data(view.service, data, view.project)
     if subject.schema is None or (again and subject.file is not None):
         assert subject.file is not None
         return _label_page(view, subject.file, {}, subject.schema.label.column if subject.schema else "")
@@ -101,13 +103,13 @@ def columns(view: Asked, data: str = "", again: bool = False) -> Response:
 
 
 @pages.post("/new/columns/label")
-def choose_label(view: Asked, form: Form) -> Response:
+def choose_label(view: CurrentView, form: Form) -> Response:
     """Infer a schema from the table and its decision."""
     project = view.project
-    subject = subject_of(view.service, text_of(form, "data"), project)
+    subject = chosen_data(view.service, field_of(form, "data"), project)
     label = str(form.get("label") or "")  # as it is: a column's name may begin or end with a space
     if (file := subject.file) is None:
-        return see(link("/new/columns", data=subject.known_as))
+        return redirect(link("/new/columns", data=subject.known_as))
     if not label:
         return _label_page(view, file, {"label": "Choose the column with the decision."})
     path = view.service.assets.dataset_path(file)
@@ -116,14 +118,14 @@ def choose_label(view: Asked, form: Form) -> Response:
         view.service.assets.set_schema(file.id, with_title(inferred["text"], file.name), project)
     except EvenhandError as error:
         return _label_page(view, file, {"label": str(error)}, label)
-    return see(link("/new/columns", data=file.id))
+    return redirect(link("/new/columns", data=file.id))
 
 
 @pages.post("/new/columns/text")
-def save_text(view: Asked, form: Form) -> Response:
+def save_text(view: CurrentView, form: Form) -> Response:
     """Keep a schema that was corrected as text, if it fits the table."""
     project = view.project
-    subject = subject_of(view.service, text_of(form, "data"), project)
+    subject = chosen_data(view.service, field_of(form, "data"), project)
     # Browsers send line ends as CR LF, whatever was there before.
     text = str(form.get("text") or "").replace("\r\n", "\n")
     try:
@@ -135,17 +137,17 @@ def save_text(view: Asked, form: Form) -> Response:
         if subject.schema is None:
             raise
         return _columns_page(view, subject, subject.schema.protected, {"text": str(error)}, text=text)
-    return see(link("/new/columns", data=subject.known_as))
+    return redirect(link("/new/columns", data=subject.known_as))
 
 
 @pages.post("/new/columns")
-def choose_protected(view: Asked, form: Form) -> Response:
+def choose_protected(view: CurrentView, form: Form) -> Response:
     """Keep the ticks and go on to the model."""
     project = view.project
-    subject = subject_of(view.service, text_of(form, "data"), project)
-    protected, favourable = texts_of(form, "protected"), text_of(form, "favourable")
+    subject = chosen_data(view.service, field_of(form, "data"), project)
+    protected, favourable = fields_of(form, "protected"), field_of(form, "favourable")
     if subject.schema is None:
-        return see(link("/new/columns", data=subject.known_as))
+        return redirect(link("/new/columns", data=subject.known_as))
     chosen = favourable or subject.schema.label.favourable or ""
     errors = {} if protected else {"protected": "Tick at least one column."}
     if subject.file is not None and not chosen:
@@ -159,7 +161,7 @@ def choose_protected(view: Asked, form: Form) -> Response:
             view.service.assets.set_schema(subject.known_as, text, project)
     except EvenhandError as error:
         return _columns_page(view, subject, protected, {"protected": str(error)}, favourable=chosen)
-    return see(link("/new/model", data=subject.known_as, protected=protected))
+    return redirect(link("/new/model", data=subject.known_as, protected=protected))
 
 
 def _short(name: str) -> str:

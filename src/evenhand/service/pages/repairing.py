@@ -9,7 +9,7 @@ from evenhand.errors import EvenhandError
 from evenhand.report.text import joined
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import create_run, from_audit
-from evenhand.service.pages.view import Asked, Form, View, is_short_number, router, see, text_of
+from evenhand.service.pages.view import CurrentView, Form, View, field_of, is_short_number, redirect, router
 from evenhand.service.requests import request_of
 from evenhand.service.storage.tables import Run
 
@@ -63,16 +63,16 @@ def _repair_page(view: View, run: Run, form: dict[str, str], errors: dict[str, s
 
 
 @pages.get("/runs/{run_id}/repair")
-def choose(view: Asked, run_id: str) -> Response:
+def choose(view: CurrentView, run_id: str) -> Response:
     """How to repair."""
     return _repair_page(view, _audit(view, run_id)[0], {"by": "average", **USUAL}, {})
 
 
 @pages.post("/runs/{run_id}/repair")
-def begin(view: Asked, form: Form, run_id: str) -> Response:
+def begin(view: CurrentView, form: Form, run_id: str) -> Response:
     """Start the repair, or show the form again."""
     run, same = _audit(view, run_id)
-    answers = {"by": text_of(form, "by")} | {name: text_of(form, name) or USUAL[name] for name in USUAL}
+    answers = {"by": field_of(form, "by")} | {name: field_of(form, name) or USUAL[name] for name in USUAL}
     errors = {}
     if answers["by"] not in [way.value for way in WAYS]:
         errors["by"] = "Choose how to repair."
@@ -84,14 +84,14 @@ def begin(view: Asked, form: Form, run_id: str) -> Response:
     numbers = {name: int(answers[name]) for name in LIMITS}
     config = same | {"protected": _protected(run), "by": [answers["by"]], **numbers}
     try:
-        made = create_run(view.asked, "repair", request_of("repair", config), parent=run)
+        made = create_run(view.caller, "repair", request_of("repair", config), parent=run)
     except EvenhandError as error:
         return _repair_page(view, run, answers, {"": str(error)})
-    return see(f"/runs/{made.id}")
+    return redirect(f"/runs/{made.id}")
 
 
 def _audit(view: View, run_id: str) -> tuple[Run, dict[str, Any]]:
-    audit, same = from_audit(view.asked, run_id, "repair")
+    audit, same = from_audit(view.caller, run_id, "repair")
     if audit.state != "done":
         raise ApiError("conflict", "A repair begins from an audit that is done.")
     return audit, same

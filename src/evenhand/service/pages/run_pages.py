@@ -11,18 +11,18 @@ from evenhand.report.pairs import growth_points
 from evenhand.report.repair_sentences import sentences
 from evenhand.report.text import STOPPED, is_not_tested, joined, within_words
 from evenhand.service.api.errors import ApiError
-from evenhand.service.api.runs import can_be_asked, requeue_run
+from evenhand.service.api.runs import requeue_run, worker_can_do
 from evenhand.service.pages.data import TERMINAL, data_name, model_name
 from evenhand.service.pages.measuring import measured_values
 from evenhand.service.pages.new_audit import settings_link
-from evenhand.service.pages.view import Asked, Deletion, View, router, see
+from evenhand.service.pages.view import CurrentView, Deletion, View, redirect, router
 from evenhand.service.pages.words import (
     FILE_WORDS,
     PHASE_WORDS,
     POPULATION_WORDS,
-    asked,
     is_about_texts,
     progress_words,
+    requested,
     state_text,
 )
 from evenhand.service.storage.runs import OVER, STATES
@@ -37,20 +37,20 @@ pages = router()
 
 
 @pages.get("/runs/{run_id}")
-def show(view: Asked, run_id: str) -> Response:
+def show(view: CurrentView, run_id: str) -> Response:
     """A run's own page."""
     run = view.run(run_id)
     live = run.state not in OVER
     values = _live(view, run) if live else _over(view, run)
     return view.page(
         "run", section="/runs", run=run, live=live, parent=_parent(view, run), children=_children(view, run),
-        asked=asked(run, data_name(view.service, run), model_name(view.service, run)), file_words=FILE_WORDS,
+        requested=requested(run, data_name(view.service, run), model_name(view.service, run)), file_words=FILE_WORDS,
         again=_again(run), **values,
     )  # fmt: skip
 
 
 @pages.get("/runs/{run_id}/growth.json")
-def growth(view: Asked, run_id: str) -> Response:
+def growth(view: CurrentView, run_id: str) -> Response:
     """How findings grew, as a chart."""
     summary = view.summary(view.run(run_id))
     points = growth_points(summary) if summary is not None and "search" in summary else []
@@ -62,13 +62,13 @@ def growth(view: Asked, run_id: str) -> Response:
 
 
 @pages.get("/runs/{run_id}/before_after.json")
-def before_after(view: Asked, run_id: str) -> Response:
+def before_after(view: CurrentView, run_id: str) -> Response:
     """A repair's rates, as a chart."""
     return JSONResponse(_before_after(view.summary(view.run(run_id))))
 
 
 @pages.get("/runs/{run_id}/report")
-def report(view: Asked, run_id: str) -> Response:
+def report(view: CurrentView, run_id: str) -> Response:
     """The report in a frame without any rights."""
     run = view.run(run_id)
     if "report.html" not in view.files(run):
@@ -77,28 +77,28 @@ def report(view: Asked, run_id: str) -> Response:
 
 
 @pages.post("/runs/{run_id}/cancel")
-def cancel(view: Asked, run_id: str) -> Response:
+def cancel(view: CurrentView, run_id: str) -> Response:
     """Wish that a run ends."""
     view.run(run_id)
     view.service.runs.cancel(run_id, view.project)
-    return see(f"/runs/{run_id}")
+    return redirect(f"/runs/{run_id}")
 
 
 @pages.post("/runs/{run_id}/resume")
-def resume(view: Asked, run_id: str) -> Response:
+def resume(view: CurrentView, run_id: str) -> Response:
     """Let a run that failed or was cancelled start again."""
-    requeue_run(view.asked, run_id)
-    return see(f"/runs/{run_id}")
+    requeue_run(view.caller, run_id)
+    return redirect(f"/runs/{run_id}")
 
 
 @pages.get("/runs/{run_id}/delete")
-def ask_to_delete(view: Asked, run_id: str) -> Response:
+def ask_to_delete(view: CurrentView, run_id: str) -> Response:
     """Whether to delete a run."""
     return _deletion(view.run(run_id)).ask(view)
 
 
 @pages.post("/runs/{run_id}/delete")
-def delete(view: Asked, run_id: str) -> Response:
+def delete(view: CurrentView, run_id: str) -> Response:
     """Delete a run and its files."""
     return _deletion(view.run(run_id)).do(view, lambda: view.service.delete_run(run_id, view.project))
 
@@ -137,7 +137,7 @@ def _over(view: View, run: Run) -> dict[str, Any]:
         return values
     values["protected_words"] = joined(summary["protected"])
     values["not_tested"] = is_not_tested(summary)
-    values["from_here"] = run.kind == "audit" and run.state == "done" and can_be_asked(run)  # a repair, a measurement
+    values["from_here"] = run.kind == "audit" and run.state == "done" and worker_can_do(run)  # a repair, a measurement
     if run.kind == "measure":
         values |= measured_values(summary)
     elif texts:

@@ -17,8 +17,7 @@ from starlette.datastructures import FormData, UploadFile
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
-from evenhand.service.api.context import Asked as InProject
-from evenhand.service.api.context import Context
+from evenhand.service.api.caller import Caller, CurrentCaller
 from evenhand.service.pages.words import FILE_WORDS, FILTERS, STATE_WORDS
 from evenhand.service.settings import Service
 from evenhand.service.storage.runs import OVER
@@ -64,21 +63,21 @@ class View:
     """Who asks for a page, and what every page needs."""
 
     request: Request
-    asked: Context
+    caller: Caller
 
     @property
     def service(self) -> Service:
         """The storage."""
-        return self.asked.service
+        return self.caller.service
 
     @property
     def project(self) -> str:
         """The project that the request is about."""
-        return self.asked.project
+        return self.caller.project
 
     def run(self, run_id: str) -> Run:
         """A run of the request's project."""
-        return self.asked.run(run_id)
+        return self.caller.run(run_id)
 
     def summary(self, run: Run) -> dict[str, Any] | None:
         """The summary of a run that is over; None where it is not there. One that was stopped may have one too."""
@@ -101,29 +100,29 @@ class View:
     def page(self, template: str, /, *, section: str = "", status: int = 200, **values: Any) -> HTMLResponse:
         """A page from its template."""
         made = environment().get_template(f"{template}.html.j2")
-        return HTMLResponse(made.render(_frame(self.request, self.asked) | {"section": section} | values), status)
+        return HTMLResponse(made.render(_frame(self.request, self.caller) | {"section": section} | values), status)
 
 
-def _frame(request: Request, asked: Context | None) -> dict[str, Any]:
+def _frame(request: Request, caller: Caller | None) -> dict[str, Any]:
     """What every template knows. `may("auditor")` says whether the one who asks may do what an auditor may."""
     accounts = request.app.state.service.settings.accounts
     frame = {
-        "csrf_token": request.state.csrf_token, "may": asked.may if asked else lambda _: not accounts,
+        "csrf_token": request.state.csrf_token, "may": caller.may if caller else lambda _: not accounts,
         "accounts_on": accounts, "signed_in_as": None, "at_project": "", "choices": [],
     }  # fmt: skip
-    if asked is not None and asked.person is not None:
-        frame |= {"signed_in_as": asked.person.name, "at_project": asked.project}
-        theirs = [project for project, _ in asked.service.accounts.projects_of(asked.person)]
+    if caller is not None and caller.person is not None:
+        frame |= {"signed_in_as": caller.person.name, "at_project": caller.project}
+        theirs = [project for project, _ in caller.service.accounts.projects_of(caller.person)]
         # A token knows its own project only.
-        frame["choices"] = [one for one in theirs if asked.token is None or one.id == asked.project]
+        frame["choices"] = [one for one in theirs if caller.token is None or one.id == caller.project]
     return frame
 
 
-async def _view(request: Request, asked: InProject) -> View:
-    return View(request, asked)
+async def _current_view(request: Request, caller: CurrentCaller) -> View:
+    return View(request, caller)
 
 
-Asked = Annotated[View, Depends(_view)]
+CurrentView = Annotated[View, Depends(_current_view)]
 
 
 def link(path: str, **query: Any) -> str:
@@ -152,7 +151,7 @@ def environment() -> Environment:
     return made
 
 
-def see(address: str) -> RedirectResponse:
+def redirect(address: str) -> RedirectResponse:
     """After a form: the page to look at next, by GET."""
     return RedirectResponse(address, status_code=303)
 
@@ -165,13 +164,13 @@ async def _form(request: Request) -> FormData:
 Form = Annotated[FormData, Depends(_form)]
 
 
-def text_of(form: FormData, name: str) -> str:
+def field_of(form: FormData, name: str) -> str:
     """A field of a form as text; empty where it is not there."""
     value = form.get(name)
     return value.strip() if isinstance(value, str) else ""
 
 
-def texts_of(form: FormData, name: str) -> list[str]:
+def fields_of(form: FormData, name: str) -> list[str]:
     """All values of a field that may come several times."""
     return [value for value in form.getlist(name) if isinstance(value, str)]
 
@@ -191,10 +190,10 @@ def problem_page(request: Request, status: int, what: str, message: str) -> Resp
     if what == "unauthenticated":
         query = request.scope["query_string"].decode("latin-1")
         here = quote(request.scope["path"]) + (f"?{query}" if query else "")
-        return see(link("/sign-in", next=here if request.method == "GET" and here != "/" else None))
-    asked: Context | None = getattr(request.state, "asked", None)
-    no_project = status == 403 and asked is not None and asked.person is not None and not asked.project
-    frame = _frame(request, asked if status < 500 else None)  # where the database is away its page must not need it
+        return redirect(link("/sign-in", next=here if request.method == "GET" and here != "/" else None))
+    caller: Caller | None = getattr(request.state, "caller", None)
+    no_project = status == 403 and caller is not None and caller.person is not None and not caller.project
+    frame = _frame(request, caller if status < 500 else None)  # where the database is away its page must not need it
     made = environment().get_template("problem.html.j2")
     words = "You have no project yet" if no_project else HEADINGS.get(status, "That did not work")
     values = {"section": "", "heading": words, "message": message, "back_to": _back_to(request, frame["choices"])}
@@ -239,4 +238,4 @@ class Deletion:
             act()
         except EvenhandError as error:
             return self.ask(view, str(error))
-        return see(self.section)
+        return redirect(self.section)

@@ -126,7 +126,7 @@ def progress_words(run: Run) -> dict[str, Any]:
     }
 
 
-def asked(run: Run, data: str, model: str) -> list[tuple[str, str]]:
+def requested(run: Run, data: str, model: str) -> list[tuple[str, str]]:
     """What a run was asked to do, as names and values."""
     config = run.config
     facts = [

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Path, Query, Request
 
-from evenhand.service.api.errors import ApiError, otherwise
+from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.requests import is_id
 from evenhand.service.settings import Service
 from evenhand.service.storage.projects import Person, Role, at_least
@@ -18,7 +18,7 @@ ID = "[0-9a-f]{32}"
 
 
 @dataclass(frozen=True)
-class Context:
+class Caller:
     """What a route may use. Everything is looked up within the project, so that no id of another one is ever found."""
 
     service: Service
@@ -34,19 +34,19 @@ class Context:
     def run(self, run_id: str) -> Run:
         """A run of the project."""
         _check_id("run", run_id)
-        with otherwise("not-found"):
+        with errors_as("not-found"):
             return self.service.runs.get(run_id, self.project)
 
     def dataset(self, dataset_id: str) -> DataFile:
         """A data set of the project."""
         _check_id("data set", dataset_id)
-        with otherwise("not-found"):
+        with errors_as("not-found"):
             return self.service.assets.dataset(dataset_id, self.project)
 
     def model(self, model_id: str) -> ModelFile:
         """A model of the project."""
         _check_id("model", model_id)
-        with otherwise("not-found"):
+        with errors_as("not-found"):
             return self.service.assets.model(model_id, self.project)
 
 
@@ -62,14 +62,14 @@ def tell(request: Request, *, subject: str | None = None, project: str | None = 
     request.state.subject, request.state.target, request.state.details = subject, project, details
 
 
-async def context_of(request: Request) -> Context:  # async: it never waits, and a thread would cost more than it
+async def current_caller(request: Request) -> Caller:  # async: it never waits, and a thread would cost more than it
     """What was found out about the one who asks before the route was reached (see `identity`)."""
-    asked = request.state.asked
-    assert isinstance(asked, Context)
-    return asked
+    caller = request.state.caller
+    assert isinstance(caller, Caller)
+    return caller
 
 
-Asked = Annotated[Context, Depends(context_of)]
+CurrentCaller = Annotated[Caller, Depends(current_caller)]
 Id = Annotated[str, Path(pattern=f"^{ID}$", description="32 hexadecimal digits.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="The most entries of a page.")]
 After = Annotated[str | None, Query(max_length=200, description="`next` of the page before.")]
