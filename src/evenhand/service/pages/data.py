@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.data.attribute import Attribute
-from evenhand.data.infer.schema_file import PASSES, value_text
 from evenhand.data.dataset import builtin_names, load_schema
+from evenhand.data.infer.schema_file import PASSES, value_text
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import file_name
