@@ -1,13 +1,40 @@
 """What is wrong with settings that were refused, in words for people: which one, and what was probably meant."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from evenhand.errors import nearest
+from evenhand.errors import EvenhandError, nearest
 
 Location = tuple[int | str, ...]
+Model = TypeVar("Model", bound=BaseModel)
 EXAMPLES = {"within": "within = { age = 10 }"}  # of settings that are tables
+
+
+def validated(model: type[Model], content: dict[str, Any], what: str) -> Model:
+    """The content of a file as its model; an error says what is wrong where. `what` names it: lexicon mine.toml."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        location, reason = first_mistake(error, model)
+        raise EvenhandError(f"The {what} is wrong at {place_in_words(content, location)}: {ended(reason)}") from error
+
+
+def place_in_words(content: dict[str, Any], location: Location) -> str:
+    """A location in a file: attribute 2 ('religion'), form 1 ('adjective'), words, entry 3."""
+    parts: list[str] = []
+    entry: Any = content
+    for part in location:
+        try:
+            entry = entry[part]
+        except (KeyError, IndexError, TypeError):
+            entry = None
+        if isinstance(part, int) and isinstance(entry, dict) and parts:  # a list of tables
+            name = entry.get("name") or entry.get("attribute")
+            parts[-1] += f" {part + 1}" + (f" ('{name}')" if isinstance(name, str) else "")
+        else:
+            parts.append(f"entry {part + 1}" if isinstance(part, int) else part)
+    return ", ".join(parts) or "the top level"
 
 
 def first_mistake(error: ValidationError, model: type[BaseModel]) -> tuple[Location, str]:

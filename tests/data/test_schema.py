@@ -164,8 +164,8 @@ def test_schema_errors_say_where(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("attribute", "message"),
     [
-        ({"kind": "number", "edges": [0, float("nan")]}, "edges, 1: it must be a finite number"),
-        ({"kind": "number", "edges": [0, float("inf")]}, "edges, 1: it must be a finite number"),
+        ({"kind": "number", "edges": [0, float("nan")]}, "edges, entry 2: it must be a finite number"),
+        ({"kind": "number", "edges": [0, float("inf")]}, "edges, entry 2: it must be a finite number"),
         ({"kind": "number", "edges": [1, 0]}, "edges must rise"),
         ({"kind": "number", "edges": 3}, "edges"),
         ({"kind": "number", "edges": [1, 2], "domain": [0, 3]}, "beyond the edges, whose codes are 0 to 2"),
@@ -289,7 +289,7 @@ b = ["v", "x"]
 @pytest.mark.parametrize(
     ("old", "new", "place"),
     [
-        ("domain = [0, 3]", 'domain = [0, "x"]', r"line 11, column 14 \(attribute 1 \('a'\), domain, 1\)"),
+        ("domain = [0, 3]", 'domain = [0, "x"]', r"line 11, column 14 \(attribute 1 \('a'\), domain, entry 2\)"),
         (
             "domain = [0, 3]",
             "domain = [3, 0]",
@@ -304,9 +304,9 @@ b = ["v", "x"]
         ('file = "people.csv"\n', "", r"wrong at file: this key is needed"),
         ('name = "b"', 'name = "a"', r"line 14, column 1 \(attribute 2 \('a'\), name\): attribute names must"),
         ('name = "b"', 'name = "b"\ncolumn = "y"', r"line 15, column 1 \(attribute 2 \('b'\), column\): the attribute"),
-        ('b = ["v", "x"]', 'b = ["v", "z"]', r"line 28, column 1 \(impossible, 1\): a rule in impossible names 'z'"),
-        ('b = "u"', 'c = "u"', r"\(impossible, 0\): a rule in impossible names 'c', which is no attribute"),
-        ("a = 3\n", "", r"line 26, column 1 \(impossible, 1\): a rule in impossible names at least two"),
+        ('b = ["v", "x"]', 'b = ["v", "z"]', r"line 28, column 1 \(impossible 2\): a rule in impossible names 'z'"),
+        ('b = "u"', 'c = "u"', r"\(impossible 1\): a rule in impossible names 'c', which is no attribute"),
+        ("a = 3\n", "", r"line 26, column 1 \(impossible 2\): a rule in impossible names at least two"),
         ('name = "b"', 'name = "b', r"not valid TOML: .*line 14, column"),
         ('b = ["v", "x"]\n', 'b = ["v",\n\n', r"not valid TOML: .*at line 28, column 10"),
         ('name = "people"', 'name = "pe\udcffple"', r"not valid TOML: line 1, column 11 is not UTF-8"),

@@ -196,7 +196,7 @@ def small_wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(corpus, "read_member", lambda name, member, *rest: members[member.split("_")[-1]].encode())
     wiki = corpus.BUILTIN["wiki"]
-    small = corpus.Builtin(wiki.title, wiki.package, wiki.read, rows=(2, 1), toxic=(1, 0), card=wiki.card)
+    small = corpus.BuiltinCorpus(wiki.title, wiki.package, wiki.read, rows=(2, 1), toxic=(1, 0), card=wiki.card)
     monkeypatch.setitem(corpus.BUILTIN, "wiki", small)
     return tmp_path / "cache"
 
@@ -223,7 +223,7 @@ def test_wiki_is_read_as_described_and_then_kept(small_wiki: Path, monkeypatch: 
 
 def test_a_corpus_with_other_counts_is_refused_and_not_kept(small_wiki: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wiki = corpus.BUILTIN["wiki"]
-    other = corpus.Builtin(wiki.title, wiki.package, wiki.read, rows=(2, 1), toxic=(1, 1), card=wiki.card)
+    other = corpus.BuiltinCorpus(wiki.title, wiki.package, wiki.read, rows=(2, 1), toxic=(1, 1), card=wiki.card)
     monkeypatch.setitem(corpus.BUILTIN, "wiki", other)
     with pytest.raises(EvenhandError, match="not read as it should be"):
         load_corpus("wiki")

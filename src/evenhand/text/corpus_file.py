@@ -20,7 +20,7 @@ SUFFIXES = {".csv": ",", ".tsv": "\t", ".parquet": "", ".jsonl": "", ".ndjson": 
 
 
 @dataclass(frozen=True)
-class Content:
+class CorpusContent:
     """What a file holds, row by row."""
 
     texts: pa.Array  # (n,) large_string, without nulls
@@ -29,7 +29,9 @@ class Content:
     train: NDArray[np.bool_] | None  # (n,), None if the file does not say
 
 
-def read_file(path: Path, text: str, label: str, split: str | None = None, separator: str | None = None) -> Content:
+def read_corpus(
+    path: Path, text: str, label: str, split: str | None = None, separator: str | None = None
+) -> CorpusContent:
     """The texts, labels and split of a file, checked; errors name the file, the row and the column."""
     columns = [text, label, *([split] if split else [])]
     if len(set(columns)) < len(columns):
@@ -39,7 +41,7 @@ def read_file(path: Path, text: str, label: str, split: str | None = None, separ
         raise EvenhandError(f"{path} has no rows.")
     labels, classes = _labels(path, label, table[label])
     train = _split(path, split, table[split]) if split else None
-    return Content(_texts(path, text, table[text]), labels, classes, train)
+    return CorpusContent(_texts(path, text, table[text]), labels, classes, train)
 
 
 def _read_table(path: Path, columns: list[str], separator: str | None) -> pa.Table:

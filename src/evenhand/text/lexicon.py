@@ -4,21 +4,205 @@ A lexicon is a TOML file, the same for those that come with the package and for 
 """
 
 import re
-import tomllib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evenhand.choices import DEFAULT_LEXICON, Ambiguous
 from evenhand.errors import EvenhandError, unknown_name
-from evenhand.text.lexicon_file import Attribute, Form, Key, LexiconFile, after_word, key_of, parsed
-from evenhand.text.tokens import Tokens, match_case
+from evenhand.mistakes import validated
+from evenhand.text.tokens import Tokens, match_case, tokenize
+from evenhand.toml_files import read_toml
 
 SHIPPED = Path(str(resources.files("evenhand.text") / "lexicons"))
+Key = tuple[str, ...]  # a term as the tokenizer cuts it
+WordLists = dict[str, frozenset[str]]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class WordContext(BaseModel):
+    """What must stand around a term: all that is given must hold. `previous` and `next` name word lists."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    previous: str = ""
+    next: str = ""
+    capital: bool = False
+
+    def holds(self, tokens: Tokens, start: int, end: int, lists: WordLists) -> bool:
+        """Whether the tokens [start, end) stand in this context."""
+        if self.previous and _beside(tokens, start - 1) not in lists[self.previous]:
+            return False
+        if self.next and _beside(tokens, end) not in lists[self.next]:
+            return False
+        surface = tokens.surface(start, end)
+        return not self.capital or (surface[0].isupper() and not surface.isupper() and after_word(tokens, start))
+
+
+class WordForm(BaseModel):
+    """Words of one grammatical form: a mention is replaced by a word of its own form only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    words: dict[str, list[str]]
+    aligned: bool = False
+    contexts: list[WordContext] = []
+
+
+class AmbiguousWords(BaseModel):
+    """Terms that also mean something else: they count in any of `contexts` (if given) and in none of `unless`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    terms: Annotated[list[str], Field(min_length=1)]
+    contexts: list[WordContext] = []
+    unless: list[WordContext] = []
+
+    def meant(self, tokens: Tokens, start: int, end: int, lists: WordLists) -> bool:
+        """Whether the context speaks for the protected meaning of the tokens [start, end)."""
+        if any(context.holds(tokens, start, end, lists) for context in self.unless):
+            return False
+        return not self.contexts or any(context.holds(tokens, start, end, lists) for context in self.contexts)
+
+
+class LexiconAttribute(BaseModel):
+    """A protected attribute as its file describes it; without forms, the values' names are the words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    title: str = ""
+    note: str = ""
+    values: list[str]
+    also: dict[str, list[str]] = {}
+    forms: Annotated[list[WordForm], Field(alias="form")] = []
+    ambiguous: list[AmbiguousWords] = []
+    phrases: list[str] = []
+
+    @property
+    def all_forms(self) -> list[WordForm]:
+        """The forms; one form made of the values' own names where the file has none."""
+        words = {value: [value, *self.also.get(value, [])] for value in self.values}
+        return self.forms or [WordForm(name="word", words=words)]
+
+    @property
+    def list_names(self) -> list[str]:
+        """The word lists that the contexts name."""
+        contexts = [context for form in self.forms for context in form.contexts]
+        contexts += [context for rule in self.ambiguous for context in [*rule.contexts, *rule.unless]]
+        return [name for context in contexts for name in (context.previous, context.next) if name]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "LexiconAttribute":
+        if len(self.values) < 2:
+            raise ValueError(f"'{self.name}' needs at least two values, or there is nothing to replace a word by")
+        if twice := _repeated(value.lower() for value in self.values):
+            raise ValueError(f"the values must be unique; found twice: {', '.join(twice)}")
+        if self.forms and self.also:
+            raise ValueError("'also' is for attributes without forms; add its words to a form's words")
+        if twice := _repeated(form.name for form in self.forms):
+            raise ValueError(f"the forms' names must be unique; found twice: {', '.join(twice)}")
+        for form in self.all_forms:
+            self._check_form(form)
+        for value in self.values:
+            if not any(form.words.get(value) for form in self.all_forms):
+                raise ValueError(f"the value '{value}' has no word in any form; give it one or leave it out")
+        self._check_terms()
+        return self
+
+    def _check_form(self, form: WordForm) -> None:
+        for value in [*form.words, *self.also]:
+            if value not in self.values:
+                raise ValueError(f"'{value}' has words but is not among the values: {', '.join(self.values)}")
+        for value, words in form.words.items():
+            keys = [key_of(word) for word in words]
+            if not all(keys):
+                raise ValueError(f"the value '{value}' has an empty word in the form '{form.name}'")
+            if not form.aligned and (twice := _repeated(" ".join(key) for key in keys)):
+                raise ValueError(f"'{twice[0]}' stands twice in the form '{form.name}' of the value '{value}'")
+        if form.aligned and len({len(words) for words in form.words.values()}) > 1:
+            counts = ", ".join(f"{value} {len(words)}" for value, words in form.words.items())
+            raise ValueError(f"the form '{form.name}' is aligned, so its lists must be equally long; found {counts}")
+
+    def _check_terms(self) -> None:
+        """No term of two values; every form of a term can be reached; ambiguous ones are terms, phrases are not."""
+        seen: dict[Key, tuple[str, WordForm]] = {}
+        for form in self.all_forms:
+            for value, word in [(value, word) for value, words in form.words.items() for word in words]:
+                owner, before = seen.get(key_of(word), (value, form))
+                if owner != value:
+                    raise ValueError(f"'{word}' stands in two values, '{owner}' and '{value}'; keep it in one")
+                if before is not form and not before.contexts:
+                    raise ValueError(
+                        f"'{word}' stands in the forms '{before.name}' and '{form.name}', and '{before.name}' has no "
+                        f"contexts, so '{form.name}' would never be used; give '{before.name}' contexts"
+                    )
+                seen[key_of(word)] = (value, form)
+        for term in [term for rule in self.ambiguous for term in rule.terms]:
+            if key_of(term) not in seen:
+                raise ValueError(f"'{term}' is called ambiguous but is no word of any value")
+        for phrase in self.phrases:
+            if not key_of(phrase) or key_of(phrase) in seen:
+                raise ValueError(
+                    f"the phrase '{phrase}' is empty or is itself a word of a value; take it out of phrases"
+                )
+
+
+class LexiconFile(BaseModel):
+    """The content of a lexicon file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Name
+    title: str = ""
+    source: str = ""
+    licence: str = ""
+    note: str = ""
+    word_lists: dict[str, list[str]] = {}
+    attributes: Annotated[list[LexiconAttribute], Field(alias="attribute", min_length=1)]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "LexiconFile":
+        if twice := _repeated(attribute.name for attribute in self.attributes):
+            raise ValueError(f"attribute names must be unique; found twice: {', '.join(twice)}")
+        for attribute in self.attributes:
+            for name in attribute.list_names:
+                if name not in self.word_lists:
+                    known = ", ".join(self.word_lists) or "none"
+                    raise ValueError(
+                        f"a context of '{attribute.name}' names '{name}', which is not in [word_lists] (there: {known})"
+                    )
+        return self
+
+
+def key_of(term: str) -> Key:
+    """A term as the tokenizer cuts it."""
+    return tuple(tokenize(term).words)
+
+
+def _beside(tokens: Tokens, position: int) -> str:
+    """The word at a position; "." for any punctuation but the hyphen, and for either end of the text."""
+    if not 0 <= position < len(tokens):
+        return "."
+    word = tokens.words[position]
+    return word if word[-1].isalnum() or word == "-" else "."
+
+
+def after_word(tokens: Tokens, position: int) -> bool:
+    """Whether a word, a comma or a hyphen stands right before: then a capital is not that of a sentence's start."""
+    return position > 0 and (tokens.words[position - 1][-1].isalnum() or tokens.words[position - 1] in (",", "-"))
+
+
+def _repeated(names: Iterable[str]) -> list[str]:
+    """The names that occur more than once."""
+    return [name for name, count in Counter(names).items() if count > 1]
 
 
 @dataclass(frozen=True)
@@ -41,13 +225,13 @@ class _Term:
 
     key: Key
     value: int
-    places: list[tuple[Form, int]] = field(default_factory=list)
+    places: list[tuple[WordForm, int]] = field(default_factory=list)
 
 
 class ProtectedWords:
     """A protected attribute of texts: finds the mentions of its values and knows what may replace them."""
 
-    def __init__(self, attribute: Attribute, word_lists: dict[str, list[str]] | None = None) -> None:
+    def __init__(self, attribute: LexiconAttribute, word_lists: dict[str, list[str]] | None = None) -> None:
         self.name = attribute.name
         self.title = attribute.title or attribute.name
         self.note = attribute.note
@@ -102,7 +286,7 @@ class ProtectedWords:
                 return term
         return None
 
-    def _place(self, tokens: Tokens, start: int, term: _Term) -> tuple[Form, int]:
+    def _place(self, tokens: Tokens, start: int, term: _Term) -> tuple[WordForm, int]:
         """The first of the term's forms with a context that holds; the last one if there is none."""
         for form, index in term.places[:-1]:
             if any(context.holds(tokens, start, start + len(term.key), self._lists) for context in form.contexts):
@@ -179,7 +363,7 @@ class Lexicon:
     @classmethod
     def parse(cls, content: dict[str, Any], where: str) -> "Lexicon":
         """Validate the content of a lexicon file; `where` names it in errors."""
-        return cls(parsed(content, where))
+        return cls(validated(LexiconFile, content, f"lexicon {where}"))
 
 
 def shipped_lexicons() -> list[str]:
@@ -195,13 +379,7 @@ def load_lexicon(name_or_path: str | Path = DEFAULT_LEXICON) -> Lexicon:
             known = unknown_name("lexicon", path.name, shipped_lexicons())
             raise EvenhandError(f"{known} For a lexicon of your own, give the path of its .toml file.")
         path = SHIPPED / f"{path.name}.toml"
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EvenhandError(f"Cannot read the lexicon {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise EvenhandError(f"The lexicon {path} is not valid TOML: {error}.") from error
-    return Lexicon.parse(content, where=str(path))
+    return Lexicon.parse(read_toml(path, "lexicon")[0], where=str(path))
 
 
 _GAP = r"[\s\x0b\x1c-\x1f\x{85}\pZ]*"  # spaces as Python knows them; RE2's own \s is ASCII only

@@ -1,10 +1,9 @@
 """A description of a model (TOML): which file or address it is, how it reads people, what it returns."""
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from torch import nn
 
 from evenhand.choices import OutputForm
@@ -12,10 +11,11 @@ from evenhand.data.attribute import as_text
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
-from evenhand.mistakes import ended, first_mistake
+from evenhand.mistakes import validated
 from evenhand.models.adapters.base import Adapter, class_order, in_order
 from evenhand.models.adapters.features.entries import WAYS, FeatureEntry, Inputs
 from evenhand.models.loading import OPENERS, load_module
+from evenhand.toml_files import read_toml
 
 
 class Description(BaseModel):
@@ -48,7 +48,7 @@ class Description(BaseModel):
 
 def open_described(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     """The model that a description names: a file beside it, or an address."""
-    content = _content(path)
+    content, _ = read_toml(path, "description")
     if "url" in content:
         if "file" in content or inputs is not None:
             raise EvenhandError(f"The description {path} names an address (url), which takes neither file nor inputs.")
@@ -80,31 +80,7 @@ def _with_classes(adapter: Adapter, classes: list[str], label: Label, path: Path
     return in_order(adapter, order)
 
 
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise EvenhandError(f"Cannot read the description {path}: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise EvenhandError(f"The description {path} is not valid TOML: {error}.") from error
-
-
 def _validated(content: dict[str, Any], path: Path) -> Description:
     if "attribute" in content and "label" in content:
         raise EvenhandError(f"{path} is a schema and not the description of a model. Name it as the data set.")
-    try:
-        return Description.model_validate(content)
-    except ValidationError as error:
-        location, reason = first_mistake(error, Description)
-        raise EvenhandError(
-            f"The description {path} is wrong at {_place(content, location)}: {ended(reason)}"
-        ) from error
-
-
-def _place(content: dict[str, Any], location: tuple[int | str, ...]) -> str:
-    """A location in words: feature 3 ('age'), scale."""
-    if len(location) < 2 or location[0] != "feature" or not isinstance(location[1], int):
-        return ", ".join(map(str, location)) or "the top level"
-    entry = content["feature"][location[1]]
-    name = entry.get("attribute") if isinstance(entry, dict) else None
-    return ", ".join([f"feature {location[1] + 1}" + (f" ('{name}')" if name else ""), *map(str, location[2:])])
+    return validated(Description, content, f"description {path}")

@@ -13,8 +13,7 @@ from evenhand.choices import Ambiguous
 from evenhand.models.classifier import GradientOf, Outputs
 from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier, word_vectors
 from evenhand.models.text.recurrent import Recurrent
-from evenhand.text.lexicon import Mention, ProtectedWords
-from evenhand.text.lexicon_file import Key, key_of
+from evenhand.text.lexicon import Key, Mention, ProtectedWords, key_of
 from evenhand.text.texts import NOTHING, SearchTexts, term_number
 from evenhand.text.tokens import Tokens, tokenize
 from evenhand.text.vectors import WordVectors
