@@ -115,7 +115,7 @@ def _not_said(summary: dict[str, Any], out: Path) -> list[str]:
     report = html.unescape((out / "report.html").read_text(encoding="utf-8")).partition("<h2")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        tell(Done(None, out, summary), texts=False)
+        tell(Done(None, out, summary))
     heads = {"report": report, "terminal": printed.getvalue()}
     return [name for name, text in heads.items() if not all(begin in " ".join(text.split()) for begin in begins)]
 

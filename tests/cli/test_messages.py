@@ -13,7 +13,7 @@ from evenhand.cli.main import app
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.loading import load_module
-from evenhand.report.text import progress_text
+from evenhand.report.sentences import progress_text
 from evenhand.runs.audit import audit
 from evenhand.search.search import Progress
 from tests.worlds.doc_blocks import evenhand

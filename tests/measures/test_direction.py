@@ -9,7 +9,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.measures.direction import Tally, directions, label_directions, look, ranked
 from evenhand.measures.groups import Group, group_figures
 from evenhand.measures.people import people_rates
-from evenhand.report.text import label_pair_texts
+from evenhand.report.sentences import label_pair_texts
 from evenhand.runs.measure import measure_table
 from evenhand.runs.measure_tables import tables_of
 from evenhand.search.space import TableSpace

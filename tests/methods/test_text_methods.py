@@ -12,7 +12,8 @@ from torch import Tensor
 
 from evenhand.choices import Swap
 from evenhand.errors import EvenhandError
-from evenhand.methods.registry import TEXT_DEFAULT, TEXT_METHODS, make_text_method
+from evenhand.methods.names import TEXT_DEFAULT
+from evenhand.methods.registry import TEXT_METHODS, make_text_method
 from evenhand.methods.text_adf import TextADF
 from evenhand.models.text import classifier as text_classifier
 from evenhand.models.text.recurrent import Cell

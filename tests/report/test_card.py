@@ -17,9 +17,8 @@ from evenhand.cli.card import card
 from evenhand.errors import EvenhandError
 from evenhand.report.card import NO_PEOPLE, card_run, escaped, fenced, render_section
 from evenhand.report.card_file import BEGIN, END
-from evenhand.report.page import FROM_NOBODY
-from evenhand.report.text import percent
-from evenhand.report.text_page import example_pairs
+from evenhand.report.pairs import FROM_NOBODY, example_pairs
+from evenhand.report.words import percent
 from tests.worlds.doc_blocks import parse_command
 from tests.worlds.repair import repaired
 from tests.worlds.text_report import made_findings, made_summary, write_findings

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.report.page import FROM_NOBODY
-from evenhand.report.text_page import example_pairs
+from evenhand.report.pairs import FROM_NOBODY, example_pairs
 from evenhand.runs.audit import Audit
 from evenhand.runs.measure import Measurement
 from evenhand.runs.repair import Repair

@@ -21,10 +21,12 @@ from evenhand.measures.rates import clopper_pearson
 from evenhand.models.network import FeedForward
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks
+from evenhand.report.commands import audit_command
 from evenhand.report.flips import flip_matrix, pair_rows
-from evenhand.report.page import example_cards, origin, write_report
+from evenhand.report.page import write_report
+from evenhand.report.pairs import origin, table_cards
 from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, read_statistics
-from evenhand.report.text import command_line, interval_text, percent
+from evenhand.report.words import interval_text, percent
 from evenhand.runs.audit import FINDINGS, REPORT, Audit
 from evenhand.runs.config import AuditConfig
 from tests.worlds.schemas import UNTRAINED
@@ -280,7 +282,7 @@ def test_people_come_first_as_they_stand_in_the_table(found: Audit, census_netwo
         labels = census_network(torch.tensor(np.stack([row, witness]), dtype=torch.float32)).argmax(dim=1).tolist()
         assert labels == [example.label, example.witness_label]
         assert labels[0] != labels[1]
-    cards = example_cards(found.summary, statistics_of(found), found.data)
+    cards = table_cards(found.summary, statistics_of(found).examples, found.data)
     assert [card.origin for card in cards[: len(people)]] == [
         f"Row {example.seed_row + 1:,} of the data, unchanged." for example in people
     ]
@@ -329,7 +331,7 @@ def test_page_says_what_was_found(found: Audit) -> None:
     for rate in found.summary["data_rate"].values():
         assert f"{rate['interval'][0]:.2%} to {rate['interval'][1]:.2%}" in text
     assert "Checked as they stand in the table" in text
-    assert command_line(found.summary["config"]) in text
+    assert audit_command(found.summary) in text
     assert found.data.schema.card.licence in text
 
 
@@ -345,7 +347,7 @@ def test_page_says_which_rows_were_checked(schema_file: Path, tmp_path: Path) ->
 
 
 def test_cards_mark_just_what_differs(found: Audit) -> None:
-    page, cards = page_of(found), example_cards(found.summary, statistics_of(found), found.data)
+    page, cards = page_of(found), table_cards(found.summary, statistics_of(found).examples, found.data)
     differences = sum(differs for card in cards for _, differs in card.sides[0].protected)
     assert page.values("class").count("card") == len(cards) == EXAMPLES
     assert page.tags["mark"] == 2 * differences + 1  # both members, and the word that explains the mark
@@ -374,7 +376,7 @@ def test_no_findings_make_a_page(empty: Audit) -> None:
 def test_a_search_that_tried_nothing_makes_a_page(empty: Audit, tmp_path: Path) -> None:
     nothing = {"global": 0, "local": 0, "total": 0}
     search = empty.summary["search"] | {"tried": 0, "generated": nothing, "growth": [], "stopped": "interrupted"}
-    path = write_report(tmp_path / "r.html", empty.summary | {"search": search}, statistics_of(empty), empty.data)
+    path = write_report(tmp_path / "r.html", empty.summary | {"search": search}, empty.folder / FINDINGS, empty.data)
     assert "ended before it tried a sample" in Page(path.read_text(encoding="utf-8")).text
 
 
@@ -404,7 +406,7 @@ def test_favourable_label_is_the_named_one_or_the_last(found: Audit, unsafe: Aud
 
 def test_command_line_has_what_differs_from_the_defaults() -> None:
     plain = AuditConfig(dataset="census", protected=["age", "race"])
-    assert command_line(plain.model_dump()) == (
+    assert audit_command({"config": plain.model_dump()}) == (
         "evenhand audit census --protected age,race --seeds 1000 --steps 1000 --seed 0"
     )
     other = AuditConfig(
@@ -415,7 +417,7 @@ def test_command_line_has_what_differs_from_the_defaults() -> None:
         max_findings=5,
         chunk_rows=9,
     )
-    assert command_line(other.model_dump()) == (
+    assert audit_command({"config": other.model_dump()}) == (
         "evenhand audit 'my data.toml' --protected sex --seeds 1000 --steps 1000 --seed 0 "
         "--method adf --max-findings 5 --chunk-rows 9 --set accept_failed=1.0"
     )

@@ -2,22 +2,22 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from evenhand.report.text_page import card, value_matrix, write_text_report
-from evenhand.report.text_sentences import (
-    example_lines,
-    limits,
-    text_command_line,
-    text_headline,
-    text_html_table,
-    text_rows,
-)
+from evenhand.report.commands import audit_command
+from evenhand.report.limits import text_limits
+from evenhand.report.notebook import audit_html
+from evenhand.report.page import value_matrix, write_report
+from evenhand.report.pairs import PairCard, card_of, text_example
+from evenhand.report.sentences import example_lines, headline, rows_of
 from evenhand.report.text_statistics import (
+    TextFinding,
     TextFlips,
     ValueFlip,
+    asked_label,
     read_text_statistics,
 )
 from tests.report.test_report import Page
@@ -122,17 +122,24 @@ def test_a_replaced_strong_word_is_blurred_in_the_table_too(tmp_path: Path) -> N
     assert ("span", "class", "quote") in page.attributes
 
 
+def shown_card(found: TextFinding, summary: dict[str, Any]) -> PairCard:
+    return card_of(text_example(found, summary), asked_label(summary))
+
+
 def test_card_puts_the_favoured_member_first_and_scores_one_class() -> None:
     summary = made_summary(made_findings(10, 4))
-    shown = card(finding(), summary)
-    assert [(side.value, side.label, side.got) for side in shown.sides] == [
+    shown = shown_card(finding(), summary)
+    assert [(side.protected[0][0], side.label, side.got) for side in shown.sides] == [
         ("christian", "not toxic", True),
         ("muslim", "toxic", False),
     ]
     assert [side.score for side in shown.sides] == pytest.approx([0.2, 0.7])
     assert shown.score_of == "toxic"
-    turned = card(finding(label="toxic", witness_label="not toxic"), summary)
-    assert [(side.value, side.role) for side in turned.sides] == [("muslim", "witness"), ("christian", "text")]
+    turned = shown_card(finding(label="toxic", witness_label="not toxic"), summary)
+    assert [(side.protected[0][0], side.role) for side in turned.sides] == [
+        ("muslim", "witness"),
+        ("christian", "text"),
+    ]
     assert [side.score for side in turned.sides] == pytest.approx([0.3, 0.8])
 
 
@@ -168,7 +175,7 @@ def test_a_search_that_was_stopped_at_once_makes_a_page(frame: pd.DataFrame, tmp
     nothing = {"global": 0, "local": 0, "total": 0}
     search = {"tried": 0, "generated": nothing, "growth": [], "stopped": "interrupted", "seeds_with_findings": 0}
     summary = made_summary(none)
-    path = write_text_report(
+    path = write_report(
         tmp_path / "r.html",
         summary | {"search": summary["search"] | search, "data_rate": {}},
         write_findings(tmp_path / "f.parquet", none),
@@ -226,9 +233,7 @@ def test_many_values_make_lists_and_few_of_many_a_matrix(frame: pd.DataFrame, tm
 
 
 def test_same_findings_give_the_same_page(findings: Path, frame: pd.DataFrame, tmp_path: Path) -> None:
-    pages = [
-        write_text_report(tmp_path / name, made_summary(frame), findings).read_bytes() for name in ("a.html", "b.html")
-    ]
+    pages = [write_report(tmp_path / name, made_summary(frame), findings).read_bytes() for name in ("a.html", "b.html")]
     assert pages[0] == pages[1]
 
 
@@ -237,24 +242,24 @@ def test_same_findings_give_the_same_page(findings: Path, frame: pd.DataFrame, t
 
 def test_headline_has_population_interval_and_budget(frame: pd.DataFrame) -> None:
     summary = made_summary(frame)
-    assert text_headline(summary) == (
+    assert headline(summary) == (
         "small, exchanging words of religion: 240 findings among 400 generated texts (60.0%), from 12 of 12 seeds. "
         "Of held-out texts of small that mention religion, 3 of 60 get another label as they are "
         "(5.00%; 95% interval 1.04% to 13.92%)."
     )
-    assert "as they are" not in text_headline(summary | {"data_rate": {}})
+    assert "as they are" not in headline(summary | {"data_rate": {}})
 
 
 def test_rows_tell_the_same(frame: pd.DataFrame) -> None:
     summary = made_summary(frame)
-    rows = dict(text_rows(summary))
+    rows = dict(rows_of(summary))
     assert rows["findings"] == "240 unique (10 global, 230 local)"
     assert rows["validity, global"] == "1.25 words replaced, BLEU 0.850, similarity 0.910 (of 10) on average"
     assert rows["validity, local"] == "1.25 words replaced, BLEU 0.850 on average"
     summary["search"]["ruled_out"] = 5
-    assert dict(text_rows(summary))["findings"].endswith("; 5 less similar ones left out")
+    assert dict(rows_of(summary))["findings"].endswith("; 5 less similar ones left out")
     summary["dataset"]["title"] = UNSAFE
-    assert Page(text_html_table(summary)).tags["b"] == 0
+    assert Page(audit_html(summary)).tags["b"] == 0
 
 
 def test_example_lines_show_both_members_and_the_changes() -> None:
@@ -264,6 +269,7 @@ def test_example_lines_show_both_members_and_the_changes() -> None:
         "labels": ["not toxic", "toxic"], "changes": [["good", "nice"]],
     }  # fmt: skip
     assert example_lines(example) == [
+        "Two texts",
         "christian: not toxic (score for ‘toxic’ 20.0%): I heard nice [Christian] music.",
         "muslim: toxic (score for ‘toxic’ 70.0%): I heard nice [Muslim] music.",
         "replaced: good → nice",
@@ -273,14 +279,14 @@ def test_example_lines_show_both_members_and_the_changes() -> None:
 
 def test_limits_follow_the_settings(frame: pd.DataFrame) -> None:
     summary = made_summary(frame)
-    text = " ".join(limits(summary))
+    text = " ".join(text_limits(summary))
     assert "“a” and “an”" in text
     assert "in whatever meaning" in text
     assert "one of the 10 nearest" in text
     assert "One mention is exchanged at a time" in text
     summary["lexicon"] |= {"swap": "all", "ambiguous": "exclude"}
     summary["validity"]["global"]["similarity"] = None
-    changed = " ".join(limits(summary))
+    changed = " ".join(text_limits(summary))
     assert "One mention is exchanged at a time" not in changed
     assert "errs in both directions" in changed
     assert "Semantic similarity was not measured" in changed
@@ -288,12 +294,12 @@ def test_limits_follow_the_settings(frame: pd.DataFrame) -> None:
 
 def test_command_line_has_what_differs_from_the_defaults(frame: pd.DataFrame) -> None:
     summary = made_summary(frame)
-    assert text_command_line(summary) == (
+    assert audit_command(summary) == (
         "evenhand audit small.csv --protected religion --seeds 12 --steps 30 --seed 0 --model net.safetensors "
         "--text comment --lexicon 'my words.toml' --set tries=8"
     )
     summary["config"] |= {"same_part_of_speech": True, "min_similarity": 0.9, "swap": "all", "seed": 3}
-    assert text_command_line(summary) == (
+    assert audit_command(summary) == (
         "evenhand audit small.csv --protected religion --seeds 12 --steps 30 --seed 3 --model net.safetensors "
         "--text comment --lexicon 'my words.toml' --same-part-of-speech --swap all --min-similarity 0.9 --set tries=8"
     )

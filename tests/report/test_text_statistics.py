@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.report import text_statistics as statistics_module
-from evenhand.report.strong_words import has_strong_words
-from evenhand.report.text_marks import CONTEXT, GAP, PROTECTED, REPLACED, excerpt, marks
+from evenhand.report.pairs import example_pairs
+from evenhand.report.text_marks import CONTEXT, GAP, PROTECTED, REPLACED, excerpt, has_strong_words, marks
 from evenhand.report.text_statistics import (
     choose_examples,
-    example_pairs,
     read_text_statistics,
     replaced_words,
 )

@@ -14,7 +14,7 @@ from evenhand.cli.repair import tell as tell_repair
 from evenhand.cli.runs import _state
 from evenhand.report.card import card_run, render_section
 from evenhand.report.card_file import new_card, updated_card
-from evenhand.report.text import headline, is_not_tested, measured_parts, unread_text, within_words
+from evenhand.report.sentences import headline, is_not_tested, measured_parts, unread_text, within_words
 from evenhand.runs.mlflow_log import metrics_of, tags_of
 from evenhand.service.jobs import figures_of
 from evenhand.service.storage.tables import Run

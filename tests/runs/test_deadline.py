@@ -12,7 +12,7 @@ import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.measures import rates
 from evenhand.measures.rates import row_batches
-from evenhand.report.text import rows_of
+from evenhand.report.sentences import rows_of
 from evenhand.runs import audit as audit_module
 from evenhand.runs import deadline as deadline_module
 from evenhand.runs import subject as subject_module

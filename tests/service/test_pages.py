@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evenhand.report.text import duration
+from evenhand.report.words import duration
 from evenhand.service.pages.data import schema_of, with_choices
 from evenhand.service.settings import Service
 from tests.worlds.pages import ESCAPED, EVIL, Visitor, sound, uploaded

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from evenhand.report.page import write_report
 from evenhand.report.text_marks import Part
-from evenhand.report.text_page import write_text_report
 from evenhand.report.text_statistics import (
     TextFinding,
 )
@@ -152,7 +152,7 @@ def page_of(frame: pd.DataFrame, folder: Path, **changes: Any) -> Page:
     summary = made_summary(frame)
     for name, value in changes.items():
         summary[name] = summary[name] | value if isinstance(value, dict) else value
-    path = write_text_report(folder / "report.html", summary, write_findings(folder / "findings.parquet", frame))
+    path = write_report(folder / "report.html", summary, write_findings(folder / "findings.parquet", frame))
     text = path.read_text(encoding="utf-8")
     page = Page(text)
     check_page(page, text)

@@ -257,7 +257,7 @@ def _run(
             audits.append(do_audit(command, place, quiet, dataset, started))
         started = None
         if not silent:
-            tell(audits[-1], command.texts)
+            tell(audits[-1])
         if audits[-1].summary["search"]["stopped"] in UNFINISHED:
             break
     return audits
@@ -290,9 +290,22 @@ def do_audit(
     return Done(place.run, place.keep(audit.summary), audit.summary)
 
 
-def tell(audit: Done, texts: bool) -> None:
-    """Print what came of an audit."""
-    text_options.print_text_audit(audit) if texts else _print_audit(audit)
+def tell(audit: Done) -> None:
+    """Print what came of an audit: the result in words, with the clearest pairs."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from evenhand.report.sentences import example_lines, rows_of
+
+    console = Console(highlight=False)
+    print_facts(console, rows_of(audit.summary))
+    for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
+        shared, *sides, origin = example_lines(example)
+        console.print(Text.assemble((f"\npair {number}", "bold"), f"  {shared}"))
+        for side in sides:
+            console.print(Padding(Text(f"→ {side}"), (0, 0, 0, 2)))
+        console.print(Padding(Text(origin), (0, 0, 0, 2)), style="dim")
     typer.echo(f"\nreport: {audit.files / 'report.html'}")
     audit.print_run()
     typer.echo()
@@ -308,24 +321,6 @@ def end(audits: list[Done], each: bool, as_json: bool) -> None:
         raise EvenhandError(f"{search['error']} What was found until then is kept in {audits[-1].folder}.")
     if search["stopped"] == "interrupted":
         raise typer.Exit(130)
-
-
-def _print_audit(audit: Done) -> None:
-    """The result in words, with the clearest pairs."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.padding import Padding
-
-    from evenhand.report.text import example_text, rows_of
-
-    console = Console(highlight=False)
-    print_facts(console, rows_of(audit.summary))
-    for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
-        shared, *sides = example_text(example)
-        console.print(f"\n[bold]pair {number}[/bold]  {escape(shared)}")
-        for side in sides:
-            console.print(Padding(f"→ {escape(side)}", (0, 0, 0, 2)))
-        console.print(Padding(escape(example["origin"]), (0, 0, 0, 2)), style="dim")
 
 
 def parse_settings(pairs: list[str]) -> dict[str, int | float | str]:

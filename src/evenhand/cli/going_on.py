@@ -34,7 +34,7 @@ def go_on(service: "Service", run: "Run", as_json: bool) -> None:
         done = DO[run.kind](command, place, as_json)
     if run.kind == "audit":
         if not as_json:
-            audit.tell(done, command.texts)
+            audit.tell(done)
         audit.end([done], False, as_json)
     else:
         tell = measure.tell if run.kind == "measure" else repair.tell

@@ -172,7 +172,7 @@ def _check_texts(for_tables: dict[str, Any]) -> None:
 
 def _print(measured: Done) -> None:
     from evenhand.cli.printing import print_tables
-    from evenhand.report.text import model_rows
+    from evenhand.report.sentences import model_rows
     from evenhand.runs.measure_tables import heading_of, tables_of
 
     print_tables(heading_of(measured.summary), tables_of(measured.summary), model_rows(measured.summary))

@@ -39,7 +39,7 @@ def model(
     from evenhand.methods.registry import METHODS, chosen_method
     from evenhand.models.devices import choose_device
     from evenhand.models.trial import conformance
-    from evenhand.report.text import agreement_text, inputs_text, unread_text
+    from evenhand.report.sentences import agreement_text, inputs_text, unread_text
     from evenhand.runs.subject import subject_of
 
     dataset = load_dataset(data)

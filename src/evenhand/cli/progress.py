@@ -78,7 +78,7 @@ class ProgressDisplay(LineDisplay):
     def __call__(self, progress: "Progress") -> None:
         """Show where the search stands."""
         if self._due(progress.phase):
-            from evenhand.report.text import progress_text
+            from evenhand.report.sentences import progress_text
 
             self._show(progress_text(self._title + (f" {self._method}" if self._method else ""), progress))
 

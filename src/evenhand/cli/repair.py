@@ -215,7 +215,8 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     from rich.text import Text
 
     from evenhand.report.repair_sentences import sentences
-    from evenhand.report.text import percent, warning_rows
+    from evenhand.report.sentences import warning_rows
+    from evenhand.report.words import percent
 
     console = Console(highlight=False)
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.kept import Done, Place, both
-from evenhand.cli.printing import print_facts
 from evenhand.cli.progress import DownloadDisplay, ProgressDisplay
 from evenhand.errors import EvenhandError, unknown_name
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from evenhand.service.commands import Command
 
 PANEL = "For texts"
-SHOWN_EXAMPLES = 3
 
 Text = Annotated[str | None, typer.Option("--text", help="The column with the texts.", rich_help_panel=PANEL)]
 Label = Annotated[str | None, typer.Option("--label", help="The column with the labels.", rich_help_panel=PANEL)]
@@ -123,19 +121,3 @@ def do_text_audit(command: "Command", place: Place, quiet: bool, started: float 
             **command.options,
         )
     return Done(place.run, place.keep(audit.summary, texts=True), audit.summary)
-
-
-def print_text_audit(audit: Done) -> None:
-    """The result in words, with the clearest pairs."""
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text as RichText
-
-    from evenhand.report.text_page import example_lines, text_rows
-
-    console = Console(highlight=False)
-    print_facts(console, text_rows(audit.summary))
-    for number, example in enumerate(audit.summary["examples"][:SHOWN_EXAMPLES], 1):
-        console.print(f"\n[bold]pair {number}[/bold]")
-        for line in example_lines(example):
-            console.print(Padding(RichText(line), (0, 0, 0, 2)))

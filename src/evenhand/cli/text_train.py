@@ -67,7 +67,7 @@ class _Standing:
     def __call__(self, epoch: "TextEpoch") -> None:
         if self._quiet:
             return
-        from evenhand.report.text import duration
+        from evenhand.report.words import duration
 
         where = f"epoch {epoch.number} of {self._epochs}"
         if epoch.validation_loss is not None:

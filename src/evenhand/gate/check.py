@@ -26,7 +26,7 @@ from evenhand.gate.words import message, shown
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.statistics import Example
-from evenhand.report.text import percent
+from evenhand.report.words import percent
 from evenhand.runs.subject import as_dataset, names_of, subject_of
 from evenhand.search.space import TableSpace
 

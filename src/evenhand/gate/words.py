@@ -1,14 +1,14 @@
 """A check's outcome in sentences."""
 
 import json
-from dataclasses import asdict
 
 from evenhand.data.dataset import Dataset
 from evenhand.gate.decision import rounded_up
 from evenhand.gate.outcome import Outcome, ShownPair
-from evenhand.report.page import card
+from evenhand.report.pairs import changes_of, table_card
+from evenhand.report.sentences import example_lines
 from evenhand.report.statistics import Example
-from evenhand.report.text import counted, example_text, interval_text, joined, percent
+from evenhand.report.words import counted, interval_text, joined, percent
 from evenhand.search.space import TableSpace
 
 WARNING = "Warning: "
@@ -156,7 +156,8 @@ def details(outcome: Outcome) -> list[str]:
 
 def shown(example: Example, data: Dataset, space: TableSpace) -> ShownPair:
     """A reduced pair in words."""
-    shared, *sides = example_text(asdict(card(example, data, space.protected, space.unread)))
+    card = table_card(example, data, space.protected, space.unread)
+    shared, *sides, _ = example_lines(card.as_dict())
     return ShownPair(example, shared, sides, origin(example, data))
 
 
@@ -165,12 +166,7 @@ def origin(example: Example, data: Dataset) -> str:
     name = f"row {example.seed_row + 1:,}"
     if example.person:
         return f"A real person of the data, {name}, as they are."
-    attributes, row = data.schema.attributes, data.clipped[example.seed_row]
-    changes = [
-        f"{attribute.title} {attribute.text(int(before))} → {attribute.text(after)}"
-        for attribute, before, after in zip(attributes, row, example.sample, strict=True)
-        if before != after
-    ]
+    changes = changes_of(example, data)
     person = f"A real person of the data, {name}"
     if not data.is_in_domain(example.seed_row):
         person += ", as the schema reads them"

@@ -1,4 +1,4 @@
-"""The names of the methods for tables and what each is: what can be known of them without importing any."""
+"""The names of the methods and what each is: what can be known of them without importing any."""
 
 AUTO = "auto"
 DEFAULT = "margin"
@@ -15,4 +15,14 @@ ABOUT = {
     "aequitas-semi": "AEQUITAS, semi-directed",
     "aequitas-random": "AEQUITAS, random local search",
     "themis": "uniform sampling of the domain",
+}
+
+TEXT_DEFAULT = "boundary"
+TEXT_ABOUT = {
+    "boundary": "our own: exact scores for the best replacements, walks inside the margin",
+    "adf-asc": "the paper's, with the ASC rule: the word of most impact",
+    "adf-hotflip": "the paper's, with the HotFlip rule: all words and candidates",
+    "asc": "the ASC attack: the text's gradient alone",
+    "hotflip": "the HotFlip attack: the text's gradient alone",
+    "random": "the paper's RP: random words, random candidates",
 }

@@ -14,7 +14,7 @@ from evenhand.methods.genetic import Genetic
 from evenhand.methods.label_only import LabelOnly
 from evenhand.methods.maft import MAFT
 from evenhand.methods.margin import Margin
-from evenhand.methods.names import ABOUT, AUTO, DEFAULT
+from evenhand.methods.names import ABOUT, AUTO, DEFAULT, TEXT_ABOUT
 from evenhand.methods.probe import Probe
 from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
@@ -26,7 +26,6 @@ from evenhand.search.method import Method
 from evenhand.search.text_space import TextSpace
 
 BLACK_BOX = "probe"  # where a model gives no gradients
-TEXT_DEFAULT = "boundary"
 WHOLE = (int, int | None, "int", "int | None")  # types of settings that count something
 
 
@@ -56,12 +55,12 @@ METHODS: dict[str, Entry] = {
 
 
 TEXT_METHODS: dict[str, Entry] = {
-    "boundary": Entry(Boundary, "our own: exact scores for the best replacements, walks inside the margin"),
-    "adf-asc": Entry(TextADF, "the paper's, with the ASC rule: the word of most impact", (("rule", "asc"),)),
-    "adf-hotflip": Entry(TextADF, "the paper's, with the HotFlip rule: all words and candidates"),
-    "asc": Entry(TextADF, "the ASC attack: the text's gradient alone", (("rule", "asc"), ("paired", False))),
-    "hotflip": Entry(TextADF, "the HotFlip attack: the text's gradient alone", (("paired", False),)),
-    "random": Entry(RandomPerturbation, "the paper's RP: random words, random candidates"),
+    "boundary": Entry(Boundary, TEXT_ABOUT["boundary"]),
+    "adf-asc": Entry(TextADF, TEXT_ABOUT["adf-asc"], (("rule", "asc"),)),
+    "adf-hotflip": Entry(TextADF, TEXT_ABOUT["adf-hotflip"]),
+    "asc": Entry(TextADF, TEXT_ABOUT["asc"], (("rule", "asc"), ("paired", False))),
+    "hotflip": Entry(TextADF, TEXT_ABOUT["hotflip"], (("paired", False),)),
+    "random": Entry(RandomPerturbation, TEXT_ABOUT["random"]),
 }
 
 

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from evenhand.measures.similarity import Encoder, similarities
 from evenhand.measures.validity import validity
-from evenhand.methods.registry import TEXT_DEFAULT, make_text_method
+from evenhand.methods.names import TEXT_DEFAULT
+from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.text.loading import TextModel
 from evenhand.paper.processes import Interrupted, Say

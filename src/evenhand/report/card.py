@@ -8,35 +8,27 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenhand.errors import EvenhandError
-from evenhand.methods.names import ABOUT as METHOD_WORDS
-from evenhand.report.card_limits import limits_of
-from evenhand.report.commands import from_python, measure_command, shareable
-from evenhand.report.page import FROM_NOBODY, moment
+from evenhand.report.commands import audit_command, from_python, measure_command, shareable
+from evenhand.report.limits import limits_of
+from evenhand.report.pairs import FROM_NOBODY, card_of
 from evenhand.report.repair_page import ABOUT
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.strong_words import has_strong_words
-from evenhand.report.text import (
+from evenhand.report.sentences import (
     budget_text,
-    command_line,
-    counted,
-    example_text,
-    interval_text,
+    example_lines,
+    findings_by_phase,
+    found_share,
+    is_about_texts,
     is_not_tested,
-    joined,
     label_pair_texts,
     measured_parts,
-    percent,
+    method_text,
+    model_text,
     ruled_out_text,
     within_words,
 )
-from evenhand.report.text_sentences import (
-    example_lines,
-    kept_findings,
-    method_text,
-    model_text,
-    success_rate,
-    text_command_line,
-)
+from evenhand.report.text_marks import has_strong_words
+from evenhand.report.words import counted, interval_text, joined, moment, percent
 
 PAIRS = 2
 NO_PEOPLE = "Pairs that are people or texts of the data, or were made from them, are left out of this card."
@@ -138,11 +130,8 @@ def fenced(text: str) -> str:
 
 def _audit(summary: dict[str, Any]) -> CardRun:
     """An audit of a table or of texts."""
-    texts, search, config = _is_text(summary), summary["search"], summary["config"]
-    about = method_text(config["method"]) if texts else f"{config['method']}: {METHOD_WORDS[config['method']]}"
-    found = kept_findings(summary) if texts else search["findings"]["total"]
-    share = success_rate(summary) if texts else search["success_rate"]
-    noun = "text" if texts else "sample"
+    texts, search = is_about_texts(summary), summary["search"]
+    found, noun = sum(findings_by_phase(summary).values()), "text" if texts else "sample"
     names = _names(summary["protected"])
     if is_not_tested(summary):
         return CardRun(
@@ -152,23 +141,28 @@ def _audit(summary: dict[str, Any]) -> CardRun:
             said=[],
             pairs=[],
             limits=limits_of(summary),
-            command=command_line(config),
+            command=audit_command(summary),
             **_place(summary),
         )
     return CardRun(
         title=f"Audit: changing {names}",
-        facts=[*_facts(summary), ("Method", about), ("Budget", budget_text(summary)), *_circumstances(summary)],
+        facts=[
+            *_facts(summary),
+            ("Method", method_text(summary)),
+            ("Budget", budget_text(summary)),
+            *_circumstances(summary),
+        ],
         rates=[_rate(names, rate) for rate in summary["data_rate"].values()],
         said=[
             f"The search found {counted(found, 'unique discriminatory pair')} among "
-            f"{counted(search['generated']['total'], f'generated {noun}')} ({percent(share)}), from "
+            f"{counted(search['generated']['total'], f'generated {noun}')} ({percent(found_share(summary))}), from "
             f"{search['seeds_with_findings']:,} of {search['seeds']:,} seeds. That is how well the search worked, "
             "and not a rate in any population.",
             *_ruled_out(search, texts=texts),
         ],
-        pairs=_text_pairs(summary) if texts else [_pair(example) for example in summary["examples"][:PAIRS]],
+        pairs=_pairs(summary),
         limits=limits_of(summary),
-        command=text_command_line(summary) if texts else command_line(config),
+        command=audit_command(summary),
         **_place(summary),
     )
 
@@ -242,22 +236,18 @@ def _repair(summary: dict[str, Any]) -> CardRun:
     )
 
 
-def _is_text(summary: dict[str, Any]) -> bool:
-    return summary.get("domain") == "text"
-
-
 def _names(names: list[str]) -> str:
     return joined([name.replace("_", " ") for name in names])
 
 
 def _place(summary: dict[str, Any]) -> dict[str, Any]:
     """The task and the data, as front matter has them."""
-    return {"task": TASKS["text" if _is_text(summary) else "table"], "dataset": summary["dataset"]}
+    return {"task": TASKS["text" if is_about_texts(summary) else "table"], "dataset": summary["dataset"]}
 
 
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Model, data and what was changed."""
-    data, texts = summary["dataset"], _is_text(summary)
+    data, texts = summary["dataset"], is_about_texts(summary)
     several = " (each by itself and together)" if summary["kind"] == "measure" else " together"
     changed = _names(summary["protected"]) + (several if len(summary["protected"]) > 1 and not texts else "")
     changed += f", {limit}" if (limit := within_words(summary)) else ""
@@ -310,14 +300,10 @@ def _direction(changed: str, rate: dict[str, Any], favourable: str) -> list[str]
     return found
 
 
-def _pair(example: dict[str, Any]) -> list[str]:
-    return [*example_text(example), example["origin"]]
-
-
-def _text_pairs(summary: dict[str, Any]) -> list[list[str]]:
+def _pairs(summary: dict[str, Any]) -> list[list[str]]:
     """The clearest pairs whose words can stand in a card."""
-    mild = [one for one in summary["examples"] if not has_strong_words(f"{one['text']} {one['witness']}")]
-    return [["Two texts", *example_lines(example)] for example in mild[:PAIRS]]
+    mild = [example for example in summary["examples"] if not card_of(example).strong]
+    return [example_lines(example) for example in mild[:PAIRS]]
 
 
 def _changed_pair(example: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ import yaml
 
 from evenhand.errors import EvenhandError
 from evenhand.report.card import ACCURACY, RATE, CardRun, metrics_of
-from evenhand.report.text import counted
+from evenhand.report.words import counted
 
 BEGIN, END = "<!-- evenhand:begin -->", "<!-- evenhand:end -->"
 TAGS = ["evenhand", "individual-discrimination"]

@@ -5,6 +5,7 @@ Names that come from data pass through `Markup.format`, which escapes them.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -13,6 +14,14 @@ TOP, RIGHT, BOTTOM, LEFT = 34, 150, 52, 6  # the right margin holds the names of
 LABEL_ROOM = 56  # two rows of text, at the size that a phone needs
 
 Point = tuple[int, int, int]  # samples tried, unique generated, findings
+
+
+def growth_points(summary: dict[str, Any]) -> list[Point]:
+    """The points of a search's growth curve, the end of the search included."""
+    search = summary["search"]
+    end = (search["tried"], search["generated"]["total"], search["findings"]["total"])
+    points = [(int(tried), int(generated), int(found)) for tried, generated, found in search["growth"]]
+    return points if points and points[-1] == end else [*points, end]
 
 
 def growth_chart(points: Sequence[Point]) -> Markup:

@@ -5,16 +5,65 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.data.dataset import builtin_names
+from evenhand.methods.names import AUTO, DEFAULT, TEXT_DEFAULT
 from evenhand.models.loading import OPENERS
 
 FROM_PYTHON = (
     "The model or the data were passed from Python and have to be passed from Python again: the command has only their "
     "names."
 )
+# Options that a command line leaves out where they have these values, and those that it always has.
+TABLE_DEFAULTS = {
+    "method": DEFAULT, "model": None, "output": "auto", "inputs": None, "threshold": None, "iterations": 10,
+    "device": "auto", "max_seconds": None, "max_findings": None, "max_rows": None, "chunk_rows": None,
+}  # fmt: skip
+TEXT_DEFAULTS = {
+    "method": TEXT_DEFAULT, "iterations": 10, "device": "auto", "lexicon": "evenhand", "vectors": "glove", "k": 10,
+    "moves": "tokens", "swap": "one", "ambiguous": "keep", "local_changes": 2, "encoder": "auto",
+}  # fmt: skip
+ALWAYS = ("seeds", "steps", "seed")
 MEASURE_OPTIONS = (
     "model", "inputs", "output", "threshold", "network", "half_width", "confidence", "changes", "texts", "lexicon",
     "seed", "findings",
 )  # fmt: skip
+
+
+def audit_command(summary: dict[str, Any]) -> str:
+    """The command that repeats an audit: its data, budget and seed, and whatever is not the default."""
+    if "command" in summary:
+        return str(summary["command"])
+    config, texts = summary["config"], summary.get("domain") == "text"
+    words = ["evenhand", "audit", config["dataset"], "--protected", ",".join(config["protected"])]
+    for name in ALWAYS:
+        words += [f"--{name}", str(config[name])]
+    words += _text_options(config) if texts else _table_options(config)
+    for name, value in config.get("settings", {}).items():
+        words += ["--set", f"{name}={value}"]
+    return shlex.join(words)
+
+
+def _table_options(config: dict[str, Any]) -> list[str]:
+    words = []
+    for name, default in TABLE_DEFAULTS.items():
+        value = config.get(name, default)
+        if value not in (default, AUTO):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    for name, distance in config.get("within", {}).items():
+        words += ["--within", f"{name}={distance:g}"]
+    return words + (["--accept-poor-model"] if config.get("accept_poor_model") else [])
+
+
+def _text_options(config: dict[str, Any]) -> list[str]:
+    words = []
+    for name, value in config.items():
+        if (
+            name in ("dataset", "protected", "settings", *ALWAYS)
+            or value in (None, False)
+            or value == TEXT_DEFAULTS.get(name)
+        ):
+            continue
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
 
 
 def from_python(summary: dict[str, Any]) -> str:

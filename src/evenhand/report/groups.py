@@ -3,7 +3,7 @@
 from typing import Any
 
 from evenhand.report.tables import Table
-from evenhand.report.text import percent
+from evenhand.report.words import percent
 
 COLUMNS = ("people", "get it", "judged wrongly", "get it wrongly", "miss it wrongly")
 RATES = ("selection", "error", "false_positive", "false_negative")

@@ -8,18 +8,9 @@ from markupsafe import Markup
 from evenhand.report.charts import growth_chart, rate_bar
 from evenhand.report.repair_page import trade_chart
 from evenhand.report.repair_sentences import sentences
+from evenhand.report.sentences import example_lines, is_not_tested, measured_parts, model_rows, rows_of, warning_rows
 from evenhand.report.tables import Table
-from evenhand.report.text import (
-    example_text,
-    interval_text,
-    is_not_tested,
-    measured_parts,
-    model_rows,
-    percent,
-    rows_of,
-    warning_rows,
-)
-from evenhand.report.text_sentences import example_lines, text_rows
+from evenhand.report.words import interval_text, percent
 
 PAIRS = 3
 STYLE = Markup("""<style>
@@ -42,11 +33,7 @@ STYLE = Markup("""<style>
 
 def audit_html(summary: dict[str, Any]) -> str:
     """An audit of a table or of texts."""
-    texts = summary.get("domain") == "text"
-    facts = text_rows(summary) if texts else rows_of(summary)
-    pairs = [
-        example_lines(one) if texts else [*example_text(one), one["origin"]] for one in summary["examples"][:PAIRS]
-    ]
+    facts, pairs = rows_of(summary), [example_lines(one) for one in summary["examples"][:PAIRS]]
     growth = [tuple(point) for point in summary["search"]["growth"]]
     rates = [] if is_not_tested(summary) else list(summary["data_rate"].values())
     return _shown(_facts("evenhand audit", facts), _rates(rates), growth_chart(growth) if growth else "", _pairs(pairs))

@@ -9,7 +9,8 @@ from markupsafe import Markup
 from evenhand.files import write_text
 from evenhand.report.page import template
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.text import joined, percent, warning_rows, within_words
+from evenhand.report.sentences import warning_rows, within_words
+from evenhand.report.words import joined, percent
 
 ABOUT = {
     "original": "the model as it was given",

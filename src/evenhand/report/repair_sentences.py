@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from evenhand.report.text import interval_text, percent, within_words
+from evenhand.report.sentences import within_words
+from evenhand.report.words import interval_text, percent
 
 MUCH = 0.02  # accuracy that protected attributes are worth before the report says so
 

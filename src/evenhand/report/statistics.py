@@ -111,6 +111,12 @@ class Statistics:
     examples: list[Example]  # the clearest first, one per seed
 
 
+def statistics_of(summary: dict[str, Any], findings: Path, data: Dataset) -> Statistics:
+    """The statistics of an audit's findings; what its model does not read is left out."""
+    unread = [name for name in summary["model"].get("unread", ()) if name not in summary["protected"]]
+    return read_statistics(findings, data, summary["protected"], unread)
+
+
 def read_statistics(path: Path, data: Dataset, protected: list[str], unread: Collection[str] = ()) -> Statistics:
     """The statistics of a file of findings; attributes that the model does not read are left out."""
     indices = data.schema.protected_indices(protected)

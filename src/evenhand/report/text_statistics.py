@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from evenhand.report.strong_words import has_strong_words
-from evenhand.report.text_marks import marks
+from evenhand.report.text_marks import has_strong_words, marks
 
 BATCH_ROWS = 65_536
 TEXT_ROWS = 4_096  # texts are long
@@ -117,45 +116,6 @@ def asked_label(summary: dict[str, Any]) -> str:
     """The favourable class, or the last one where the corpus names none."""
     dataset = summary["dataset"]
     return str(dataset["classes"][-1] if dataset["favourable"] is None else dataset["favourable"])
-
-
-def example_pairs(summary: dict[str, Any], findings: Path, count: int) -> list[dict[str, Any]]:
-    """The clearest pairs of a file of findings, as a summary holds them."""
-    clearest = read_text_statistics(findings, asked_label(summary)).clearest
-    return [_as_dict(finding, summary) for finding in choose_examples(clearest, count)]
-
-
-def comparable_scores(finding: TextFinding, summary: dict[str, Any]) -> tuple[str, list[float]]:
-    """A class, and the scores that the text and its witness have for it.
-
-    With two classes it is the same class for all findings, so that they compare: the unfavourable one, where the
-    corpus says which that is. With more it is the text's own label.
-    """
-    classes, scores = summary["dataset"]["classes"], [finding.score, finding.witness_score]
-    if len(classes) != 2:
-        return finding.label, scores
-    scored = str([name for name in classes if name != summary["dataset"]["favourable"]][-1])
-    return scored, scores if scored == finding.label else [1 - score for score in scores]
-
-
-def _as_dict(finding: TextFinding, summary: dict[str, Any]) -> dict[str, Any]:
-    values = (finding.value, finding.witness_value)
-    changes = marks(finding.original, finding.text, finding.witness, values).changes
-    score_of, scores = comparable_scores(finding, summary)
-    return {
-        "seed_row": finding.seed_row,
-        "phase": finding.phase,
-        "original": finding.original,
-        "text": finding.text,
-        "witness": finding.witness,
-        "values": list(values),
-        "labels": [finding.label, finding.witness_label],
-        "score_of": score_of,
-        "scores": scores,
-        "changes": [list(change) for change in changes],
-        "l0": finding.l0,
-        "similarity": finding.similarity,
-    }
 
 
 def choose_examples(clearest: list[TextFinding], count: int) -> list[TextFinding]:

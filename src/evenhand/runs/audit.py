@@ -28,9 +28,10 @@ from evenhand.models.classifier import Classifier, Model
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.trial import why_no_gradients
 from evenhand.report.notebook import audit_html
-from evenhand.report.page import example_cards, write_report
-from evenhand.report.statistics import people_examples, read_statistics
-from evenhand.report.text import headline, introduced
+from evenhand.report.page import write_report
+from evenhand.report.pairs import example_pairs
+from evenhand.report.sentences import headline, introduced
+from evenhand.report.statistics import people_examples
 from evenhand.runs.checkpoints import Checkpoints, as_checkpoints, keeper_for
 from evenhand.runs.config import AuditConfig, SearchConfig
 from evenhand.runs.deadline import Deadline
@@ -67,9 +68,7 @@ class Audit:
 
     def report(self, path: str | Path) -> Path:
         """Write the self-contained HTML report."""
-        unread = [name for name in self.summary["model"].get("unread", ()) if name not in self.summary["protected"]]
-        statistics = read_statistics(self.folder / FINDINGS, self.data, self.summary["protected"], unread)
-        return write_report(Path(path), self.summary, statistics, self.data)
+        return write_report(Path(path), self.summary, self.folder / FINDINGS, self.data)
 
     def __repr__(self) -> str:
         return f"<evenhand audit: {introduced(self.summary, headline(self.summary))}>"
@@ -175,12 +174,9 @@ def audit(
         summary["warnings"] = subject.warnings
         if subject.groups:
             summary["groups"] = subject.groups
-        unread = [name for name in subject.unread if name not in config.protected]
-        statistics = read_statistics(folder / FINDINGS, dataset, config.protected, unread)
-        cards = example_cards(summary, statistics, dataset)
-        summary["examples"] = [asdict(card) for card in cards[:SUMMARY_EXAMPLES]]
+        summary["examples"] = example_pairs(summary, folder / FINDINGS, SUMMARY_EXAMPLES, dataset)
         write_json(folder / SUMMARY, summary)
-        write_report(folder / REPORT, summary, statistics, dataset)
+        write_report(folder / REPORT, summary, folder / FINDINGS, dataset)
         if watch.checkpoints is not None and summary["search"]["stopped"] not in UNFINISHED:
             watch.checkpoints.completed()
     result = Audit(folder, read_json(folder / SUMMARY), dataset)

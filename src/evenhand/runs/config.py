@@ -6,8 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evenhand.choices import DEFAULT_LEXICON, Ambiguous, EncoderName, Moves, OutputForm, Swap
 from evenhand.errors import EvenhandError
-from evenhand.methods.names import AUTO
-from evenhand.methods.registry import TEXT_DEFAULT
+from evenhand.methods.names import AUTO, TEXT_DEFAULT
 from evenhand.mistakes import ended, first_mistake
 from evenhand.search.search import Limits
 

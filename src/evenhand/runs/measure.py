@@ -22,7 +22,8 @@ from evenhand.measures.sampling import MOST_SAMPLES, Sampled, check_precision, s
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.notebook import measurement_html
-from evenhand.report.text import joined, measurement_text
+from evenhand.report.sentences import measurement_text
+from evenhand.report.words import joined
 from evenhand.runs.audit import SUMMARY, Stages, circumstances
 from evenhand.runs.earlier_findings import EarlierFindings, OnProgress
 from evenhand.runs.interrupt import interrupt_as_wish

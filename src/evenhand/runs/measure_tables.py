@@ -4,16 +4,9 @@ import math
 from typing import Any
 
 from evenhand.report.groups import points_text
+from evenhand.report.sentences import is_not_tested, measured_parts, warning_rows
 from evenhand.report.tables import Table
-from evenhand.report.text import (
-    counted,
-    interval_text,
-    is_not_tested,
-    joined,
-    measured_parts,
-    percent,
-    warning_rows,
-)
+from evenhand.report.words import counted, interval_text, joined, percent
 
 SHORT = {
     "uniform": "whole domain",

@@ -10,7 +10,7 @@ import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.report.card import card_run, render_section
 from evenhand.report.card_file import new_card
-from evenhand.report.text import NOT_TESTED, is_not_tested, measured_parts
+from evenhand.report.sentences import NOT_TESTED, is_not_tested, measured_parts
 from evenhand.runs.audit import REPORT, SUMMARY, Audit
 from evenhand.runs.measure import Measurement
 from evenhand.runs.repair import Repair

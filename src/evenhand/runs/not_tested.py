@@ -6,7 +6,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.measures.group_rates import group_rates
 from evenhand.models.classifier import Classifier
 from evenhand.report.groups import groups_text
-from evenhand.report.text import joined
+from evenhand.report.words import joined
 
 STATUS, TESTED = "not tested", "tested"  # of an audit or a measurement
 NONE = {"global": 0, "local": 0, "total": 0}

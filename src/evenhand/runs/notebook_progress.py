@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from evenhand.report.text import progress_text
+from evenhand.report.sentences import progress_text
 from evenhand.search.search import Progress
 
 SECONDS_BETWEEN_UPDATES = 0.25

@@ -23,7 +23,7 @@ from evenhand.models.misread import better_scaled, better_swap, complaint
 from evenhand.models.readings import ONE_COLUMN_EACH, is_own, settled
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.models.unread import unread_attributes
-from evenhand.report.text import joined
+from evenhand.report.words import joined
 from evenhand.runs.not_tested import not_read, said_first
 from evenhand.search.space import TableSpace
 

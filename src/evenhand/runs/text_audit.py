@@ -26,7 +26,9 @@ from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.text.classifier import TextClassifier
 from evenhand.models.text.loading import TextModel, check_choice, load_text_model
 from evenhand.report.notebook import audit_html
-from evenhand.report.text_page import example_pairs, text_headline, write_text_report
+from evenhand.report.page import write_report
+from evenhand.report.pairs import example_pairs
+from evenhand.report.sentences import headline
 from evenhand.runs.audit import (
     FINDINGS,
     REPORT,
@@ -74,7 +76,7 @@ class TextAudit:
 
     def report(self, path: str | Path) -> Path:
         """Write the self-contained HTML report."""
-        return write_text_report(Path(path), self.summary, self.folder / FINDINGS)
+        return write_report(Path(path), self.summary, self.folder / FINDINGS)
 
     @classmethod
     def load(cls, folder: Path) -> "TextAudit | None":
@@ -85,7 +87,7 @@ class TextAudit:
         return cls(folder, summary)
 
     def __repr__(self) -> str:
-        return f"<evenhand audit: {text_headline(self.summary)}>"
+        return f"<evenhand audit: {headline(self.summary)}>"
 
     def _repr_html_(self) -> str:
         return audit_html(self.summary)
@@ -132,7 +134,7 @@ def audit_text(
         summary |= deadline.facts(summary["data_rate"])
         summary["examples"] = example_pairs(summary, folder / FINDINGS, SUMMARY_EXAMPLES)
         write_json(folder / SUMMARY, summary)
-        write_text_report(folder / REPORT, summary, folder / FINDINGS)
+        write_report(folder / REPORT, summary, folder / FINDINGS)
     found = TextAudit(folder, read_json(folder / SUMMARY))
     if out is None:
         weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)

@@ -82,7 +82,7 @@ def _told(service: "Service", run: str) -> "Iterator[dict[str, Any]]":
 
 def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:
     """What lists and pages show of a summary. It is small: everything else is read from the files."""
-    from evenhand.report.text import NOT_TESTED, is_not_tested
+    from evenhand.report.sentences import NOT_TESTED, is_not_tested
 
     shared = {"protected": summary["protected"], "model": summary["model"]["name"], "data": summary["dataset"]}
     shared["status"] = NOT_TESTED if is_not_tested(summary) else "tested"
@@ -92,7 +92,7 @@ def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
-    from evenhand.report.text import headline, is_not_tested
+    from evenhand.report.sentences import headline, is_not_tested
 
     search = summary["search"]
     if is_not_tested(summary):  # no figure: a rate of 0 would read as one that was measured
@@ -109,7 +109,8 @@ def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
 
 
 def _measure_figures(summary: dict[str, Any]) -> dict[str, Any]:
-    from evenhand.report.text import is_not_tested, joined, measured_parts, rate_text
+    from evenhand.report.sentences import is_not_tested, measured_parts
+    from evenhand.report.words import joined, rate_text
 
     rates = [
         {"changed": measured["protected"], "population": rate["name"], "words": rate_text(rate)}

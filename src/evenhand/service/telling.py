@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -120,8 +119,8 @@ class FirstPairs:
                     self._tell("pair", number=self._told, **words)
 
     def _words(self, findings: "Findings", row: int) -> dict[str, Any]:
-        from evenhand.report.page import card
+        from evenhand.report.pairs import table_card
         from evenhand.report.statistics import example_at
 
         example = example_at(findings, row, self._protected)
-        return asdict(card(example, self._data, self._protected, self._unread))
+        return table_card(example, self._data, self._protected, self._unread).as_dict()

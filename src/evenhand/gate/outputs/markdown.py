@@ -4,7 +4,7 @@ import re
 
 from evenhand.gate.run import HELD, CheckRun, GateRun
 from evenhand.gate.words import details, share
-from evenhand.report.text import counted, percent
+from evenhand.report.words import counted, percent
 
 
 def markdown(run: GateRun) -> str:

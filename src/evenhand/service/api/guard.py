@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.report.text import joined
+from evenhand.report.words import joined
 from evenhand.service.api.errors import STATUS, ApiError, answer
 from evenhand.service.settings import Settings
 from evenhand.service.storage.uploads import TooLargeError, size_text

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import Response
 
 from evenhand.data.schema import Schema
-from evenhand.report.pairs import Card, Side
+from evenhand.report.pairs import FROM_NOBODY, PairCard, PairSide
 from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.api.runs import worker_can_do
 from evenhand.service.findings import Filters, Finding, FindingsIndex
@@ -127,7 +127,7 @@ def _sentence(name: str, value: str, schema: Schema | None) -> str:
     return (attribute.phrase or f"{attribute.title} {{}}").replace("{}", value)
 
 
-def _card(found: Finding, index: FindingsIndex, schema: Schema | None, unread: Collection[str]) -> Card:
+def _card(found: Finding, index: FindingsIndex, schema: Schema | None, unread: Collection[str]) -> PairCard:
     """A pair in words, without what the model does not read.
 
     With two labels both scores are for the favourable one, so that cards compare.
@@ -138,20 +138,21 @@ def _card(found: Finding, index: FindingsIndex, schema: Schema | None, unread: C
     scored = found.label
     if schema is not None and len(schema.label.values) == 2:
         scored = schema.label.values[schema.label.favourable_code]
+    scores = [score if scored == found.label else 1 - score for score in (found.score, found.witness_score)]
     members = (
-        ("One", own, found.label, found.score),
-        ("The other", found.witness, found.witness_label, found.witness_score),
+        ("One", own, found.label, scores[0]),
+        ("The other", found.witness, found.witness_label, scores[1]),
     )
     sides = [
-        Side(role, _marked(values, found, schema), _label(label, schema), score if scored == found.label else 1 - score)
+        PairSide(role, _marked(values, found, schema), _label(label, schema), score)
         for role, values, label, score in members
     ]
-    return Card(", ".join(shared), sides, _label(scored, schema), _origin(found))
+    return PairCard(", ".join(shared), sides, _label(scored, schema), _origin(found))
 
 
 def _origin(found: Finding) -> str:
     if found.seed_row is None:
-        return "Started from a random sample of the domain, not from a person."
+        return FROM_NOBODY
     return f"Found from row {found.seed_row + 1:,} of the data."
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from fastapi import Response
 
 import evenhand
-from evenhand.report.text import duration
+from evenhand.report.words import duration
 from evenhand.service.api.caller import read_place
 from evenhand.service.api.errors import ApiError
 from evenhand.service.pages.view import CurrentView, Deletion, View, link, router

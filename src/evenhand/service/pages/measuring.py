@@ -6,7 +6,8 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.report.text import interval_text, joined, label_pair_texts, measured_parts, percent
+from evenhand.report.sentences import label_pair_texts, measured_parts
+from evenhand.report.words import interval_text, joined, percent
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import create_run, from_audit

@@ -9,7 +9,7 @@ from starlette.datastructures import FormData, QueryParams, UploadFile
 from evenhand.data.attribute import Attribute
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.report.text import joined
+from evenhand.report.words import joined
 from evenhand.service.api.runs import create_run
 from evenhand.service.api.uploads import check_description_size
 from evenhand.service.pages.data import ChosenData, chosen_data

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import Response
 
 from evenhand.errors import EvenhandError
-from evenhand.report.text import joined
+from evenhand.report.words import joined
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import create_run, from_audit
 from evenhand.service.pages.view import CurrentView, Form, View, field_of, is_short_number, redirect, router

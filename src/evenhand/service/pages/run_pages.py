@@ -6,10 +6,11 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
+from evenhand.report.charts import growth_points
 from evenhand.report.groups import group_tables
-from evenhand.report.pairs import growth_points
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.text import STOPPED, is_not_tested, joined, within_words
+from evenhand.report.sentences import STOPPED, is_not_tested, within_words
+from evenhand.report.words import joined
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import requeue_run, worker_can_do
 from evenhand.service.pages.data import TERMINAL, data_name, model_name

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 from evenhand.data.dataset import builtin_names, load_schema
-from evenhand.report.text import NOT_TESTED, counted, duration, interval_text, joined, percent, warning_rows
+from evenhand.report.sentences import NOT_TESTED, warning_rows
+from evenhand.report.words import counted, duration, interval_text, joined, percent
 from evenhand.service.requests import NOUNS
 from evenhand.service.storage.tables import Run
 from evenhand.service.storage.uploads import size_text
