@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evenhand.models.bounds import (
     NO_LABEL,
-    State,
+    CellState,
     certain_labels,
     certified,
     certified_labels,
@@ -163,7 +163,7 @@ def test_bounds_go_on_from_a_state(cell: Cell) -> None:
     lengths = torch.full((len(vectors),), vectors.shape[1])
     whole = recurrent_bounds(network, vectors, high, lengths)
     _, state = network.layers(vectors[:, :4])
-    start = State(*state) if cell == "lstm" else State(state)
+    start = CellState(*state) if cell == "lstm" else CellState(state)
     rest = recurrent_bounds(network, vectors[:, 4:], high[:, 4:], lengths - 4, start=start)
     assert torch.allclose(whole.low, rest.low, atol=ROUNDING)
     assert torch.allclose(whole.high, rest.high, atol=ROUNDING)

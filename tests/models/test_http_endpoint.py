@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -252,6 +252,52 @@ def test_a_key_in_the_address_is_not_quoted_not_even_in_part(good: bool) -> None
             adapter(codes_of(people()))
     assert "gehei" not in str(caught.value)
     assert "geheim" not in json.dumps(adapter.facts())
+
+
+def test_a_key_is_in_no_log_and_a_proxy_of_the_environment_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    caplog.set_level("DEBUG")
+    with serving() as server:
+        settings = {"url": f"{server.url}?key=geheim-4711", "headers": {"Authorization": "Bearer geheim-0815"}}
+        open_described_endpoint(people(), settings, "it")(codes_of(people()))
+    assert server.requests
+    assert "geheim" not in caplog.text
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_no_failure() -> None:
+    def closing(handler: Handler, rows: list[dict[str, Any]]) -> bool:
+        handler.close_connection = True  # without saying so
+        return False
+
+    with serving(closing) as server:
+        adapter = adapter_of(server, retries=0)
+        x = torch.unique(codes_of(people()), dim=0)
+        for person in range(5):
+            adapter(x[person : person + 1])
+        assert server.connections == len(server.requests) == 5
+        assert adapter.client.counters.retries == 0
+
+
+def test_an_answer_that_is_too_long_or_drips_in_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def dripping(handler: Handler, rows: list[dict[str, Any]]) -> bool:
+        handler.send_response(200)
+        handler.send_header("Content-Length", "10000")
+        handler.end_headers()
+        with suppress(OSError):
+            for _ in range(10_000):
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+                time.sleep(0.01)
+        return True
+
+    with serving(dripping) as server, pytest.raises(EvenhandError, match=r"did not answer within 0\.2 seconds"):
+        adapter_of(server, retries=0, timeout=0.2)(codes_of(people()))
+    monkeypatch.setattr("evenhand.models.adapters.http.client.LARGEST_ANSWER", 1000)
+    with serving(answering(" " * 5000)) as server, pytest.raises(EvenhandError, match="the answer is longer than"):
+        adapter_of(server, retries=0)(codes_of(people()))
 
 
 def test_redirects_are_not_followed() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evenhand.models.text.recurrence import COLUMNS, Plan, Recurrence, Trace, Wanted
+from evenhand.models.text.recurrence import COLUMNS, Recurrence, StepPlan, Trace, Wanted
 from evenhand.models.text.recurrent import Cell, Recurrent
 
 DIMENSIONS = 6
@@ -37,7 +37,7 @@ class Batch:
         generator = torch.Generator().manual_seed(seed)
         self.vectors = [torch.randn(length, DIMENSIONS, generator=generator) for length in self.lengths]
         self.start, self.behind = self.engine.start(len(lengths)), torch.zeros(len(lengths), dtype=torch.long)
-        self.plan = Plan.of(torch.tensor(self.lengths) + self.engine.delay)
+        self.plan = StepPlan.of(torch.tensor(self.lengths) + self.engine.delay)
 
     def read(self) -> Tensor:
         """(first, total) what the first layer reads; columns that only fill up read rubbish."""
@@ -163,7 +163,7 @@ def test_closed_gates_and_huge_vectors_stay_finite(cell: Cell) -> None:
 
 
 def test_a_plan_runs_the_columns_that_have_words_left() -> None:
-    plan = Plan.of(torch.tensor([3] * 2 + [2] * COLUMNS + [1] * COLUMNS))
+    plan = StepPlan.of(torch.tensor([3] * 2 + [2] * COLUMNS + [1] * COLUMNS))
     assert plan.running == [2 * COLUMNS + 2, COLUMNS + 2, 2]
     assert plan.active == [3 * COLUMNS, 2 * COLUMNS, COLUMNS]  # filled up
     assert plan.offset == [0, 3 * COLUMNS, 5 * COLUMNS]

@@ -15,7 +15,7 @@ import uvicorn
 from evenhand.errors import EvenhandError
 from evenhand.service.api import watching
 from evenhand.service.api.app import create_app
-from evenhand.service.client import Client, Event, ServiceError
+from evenhand.service.client import Client, RemoteEvent, ServiceError
 from evenhand.service.settings import Service
 from evenhand.service.storage.projects import Role
 from tests.worlds.api import FINDINGS, TABLE, finished_run, told
@@ -123,7 +123,7 @@ def test_waiting_hands_on_every_event_once(client: Client, sqlite_service: Servi
             time.sleep(0.05)
         sqlite_service.runs.finish(claim, "failed", error="The model failed.")
 
-    events: list[Event] = []
+    events: list[RemoteEvent] = []
     thread = threading.Thread(target=work)
     thread.start()
     ended = client.wait(run.id, timeout=PATIENCE, on_event=events.append, every=0.02)

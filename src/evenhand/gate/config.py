@@ -31,7 +31,7 @@ class CheckEntry(CheckSettings):
         return CheckSettings(**{name: getattr(self, name) for name in CheckSettings.model_fields})
 
 
-class Outputs(BaseModel):
+class OutputFiles(BaseModel):
     """Files to write."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,7 +57,7 @@ class GateFile:
         entries = content.pop("check", [])
         if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
             raise EvenhandError(f"The gate file {path} has no checks: write at least one [[check]] with name and data.")
-        outputs = _validated(Outputs, content.pop("outputs", {}), path, text, ("outputs",))
+        outputs = _validated(OutputFiles, content.pop("outputs", {}), path, text, ("outputs",))
         failures = content.pop("failures", FOLDER)
         if not isinstance(failures, str):
             raise _wrong(path, text, ("failures",), "it must be the name of a folder")

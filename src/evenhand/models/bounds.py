@@ -50,7 +50,7 @@ class Interval(NamedTuple):
         return torch.maximum(self.low.abs(), self.high.abs())
 
 
-class State(NamedTuple):
+class CellState(NamedTuple):
     """What a recurrent network knows at a point of a text, (layers, n, states): h, and c for an LSTM."""
 
     h: Tensor
@@ -68,7 +68,12 @@ def feed_forward_margins(network: FeedForward, low: Tensor, high: Tensor, roundi
 
 
 def recurrent_bounds(
-    network: Recurrent, low: Tensor, high: Tensor, lengths: Tensor, rounding: float = 0.0, start: State | None = None
+    network: Recurrent,
+    low: Tensor,
+    high: Tensor,
+    lengths: Tensor,
+    rounding: float = 0.0,
+    start: CellState | None = None,
 ) -> Interval:
     """Bounds of the logits (n, classes) over boxes of word vectors (n, words, e) of texts of some lengths (n,).
 
@@ -79,7 +84,12 @@ def recurrent_bounds(
 
 
 def recurrent_margins(
-    network: Recurrent, low: Tensor, high: Tensor, lengths: Tensor, rounding: float = 0.0, start: State | None = None
+    network: Recurrent,
+    low: Tensor,
+    high: Tensor,
+    lengths: Tensor,
+    rounding: float = 0.0,
+    start: CellState | None = None,
 ) -> Tensor:
     """(n, classes, classes) how much logit i is above logit j at least, over boxes of word vectors (n, words, e)."""
     return read_margins(network, read_bounds(network, low, high, rounding), lengths, rounding, start)
@@ -101,7 +111,7 @@ def read_hull(network: Recurrent, words: Tensor, rounding: float = 0.0) -> Inter
 
 
 def read_margins(
-    network: Recurrent, read: Interval, lengths: Tensor, rounding: float = 0.0, start: State | None = None
+    network: Recurrent, read: Interval, lengths: Tensor, rounding: float = 0.0, start: CellState | None = None
 ) -> Tensor:
     """As `recurrent_margins`, from what the first layer's gates read (n, words, gates)."""
     return _margins(network.head, _last_state(network, read, lengths, rounding, start), rounding)
@@ -127,7 +137,7 @@ def certified_labels(
     high: Tensor,
     lengths: Tensor | None = None,
     rounding: float = FLOAT32_ROUNDING,
-    start: State | None = None,
+    start: CellState | None = None,
 ) -> Tensor:
     """(n,) the label of every point of a box, NO_LABEL where the bounds do not prove that there is only one.
 
@@ -140,7 +150,7 @@ def certified_labels(
     if lengths is None:
         lengths = torch.full((len(low),), low.shape[1], device=low.device)
     if start is not None:
-        start = State(start.h.double(), None if start.c is None else start.c.double())
+        start = CellState(start.h.double(), None if start.c is None else start.c.double())
     return certain_labels(recurrent_margins(exact, low.double(), high.double(), lengths, rounding, start))
 
 
@@ -188,7 +198,9 @@ def _margins(head: nn.Linear, x: Interval, rounding: float) -> Tensor:
     return centre - radius
 
 
-def _last_state(network: Recurrent, read: Interval, lengths: Tensor, rounding: float, start: State | None) -> Interval:
+def _last_state(
+    network: Recurrent, read: Interval, lengths: Tensor, rounding: float, start: CellState | None
+) -> Interval:
     """The last layer's state (n, states) after the last word; the layers run one after the other."""
     n, words = read.low.shape[:2]
     running = (torch.arange(words, device=read.low.device)[:, None] < lengths.to(read.low.device))[:, :, None]
@@ -223,7 +235,7 @@ class _LayerWeights(NamedTuple):
         return _LayerWeights(*(getattr(network.layers, f"{name}_l{layer}") for name in names))
 
 
-def _begin(start: State | None, layer: int, nothing: Tensor, rounding: float) -> tuple[Interval, Interval]:
+def _begin(start: CellState | None, layer: int, nothing: Tensor, rounding: float) -> tuple[Interval, Interval]:
     """The h and the c of a layer before the first word; a GRU's c is never read."""
     if start is None:
         return Interval(nothing, nothing), Interval(nothing, nothing)

@@ -13,8 +13,8 @@ from evenhand.models.bounds import (
     FLOAT32_ROUNDING,
     NO_LABEL,
     START_ERRORS,
+    CellState,
     Interval,
-    State,
     certain_labels,
     read_bounds,
     read_hull,
@@ -127,16 +127,16 @@ def _read(
     return Interval(pad(low, batch_first=True), pad(high, batch_first=True)), lengths
 
 
-def _start(network: Recurrent, found: list[Box], table: Tensor) -> State:
+def _start(network: Recurrent, found: list[Box], table: Tensor) -> CellState:
     """What the network knows before each mention; nothing where a text begins with it."""
     vectors, lengths = padded([b.before if len(b.before) else np.zeros(1, dtype=np.int32) for b in found], table)
     packed = torch.nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
     _, last = network.layers(packed)
     some = torch.tensor([len(b.before) > 0 for b in found])[:, None]
-    return State(last[0] * some, last[1] * some) if network.cell == "lstm" else State(last * some)
+    return CellState(last[0] * some, last[1] * some) if network.cell == "lstm" else CellState(last * some)
 
 
-def _agree(exact: State, single: State) -> Tensor:
+def _agree(exact: CellState, single: CellState) -> Tensor:
     """(n,) whether the states before a mention, in both precisions, differ by less than half of what is allowed for.
 
     The allowance is not derived from the weights. Where the network's own arithmetic comes near it, nothing is proved.

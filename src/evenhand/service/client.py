@@ -1,4 +1,4 @@
-"""A client of the service's HTTP interface, with the standard library only.
+"""A client of the service's HTTP interface.
 
 from evenhand.service.client import Client
 
@@ -10,22 +10,22 @@ for finding in service.findings(run.id, sort="gap"):
 """
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
-from http.client import HTTPException, HTTPResponse
+from functools import cached_property
 from pathlib import Path
-from typing import IO, Any, TypeVar
-from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
 
 from evenhand.errors import EvenhandError
 from evenhand.files import replacing
 
-PIECE = 1 << 20
 OVER = ("done", "failed", "cancelled")
 RENEW = 'Make a token on the page of your account and hand it over: Client(url, token="evh_…").'
 Content = TypeVar("Content")
@@ -40,7 +40,7 @@ class ServiceError(EvenhandError):
 
 
 @dataclass(frozen=True)
-class Dataset:
+class RemoteDataset:
     """A table that the service has."""
 
     id: str
@@ -53,7 +53,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class Model:
+class RemoteModel:
     """A model that the service has."""
 
     id: str
@@ -65,7 +65,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Run:
+class RemoteRun:
     """A run as it was when it was asked about."""
 
     id: str
@@ -88,7 +88,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Event:
+class RemoteEvent:
     """Something that happened to a run."""
 
     id: int
@@ -98,7 +98,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Finding:
+class RemoteFinding:
     """A pair that differs in protected attributes only and gets two labels."""
 
     row: int
@@ -125,17 +125,17 @@ class Client:
         self.url, self.timeout = url.rstrip("/"), timeout
         self._token = None if token is None else token.strip()  # files and variables end with a line end
 
-    def add_dataset(self, path: str | Path, name: str | None = None) -> Dataset:
+    def add_dataset(self, path: str | Path, name: str | None = None) -> RemoteDataset:
         """Send a table: .csv, .csv.gz or .parquet."""
-        return _read(Dataset, self._send("datasets", Path(path), name))
+        return _read(RemoteDataset, self._send("datasets", Path(path), name))
 
-    def datasets(self) -> Iterator[Dataset]:
+    def datasets(self) -> Iterator[RemoteDataset]:
         """All tables, the newest first."""
-        return (_read(Dataset, entry) for entry in self._pages("datasets"))
+        return (_read(RemoteDataset, entry) for entry in self._pages("datasets"))
 
-    def dataset(self, dataset_id: str) -> Dataset:
+    def dataset(self, dataset_id: str) -> RemoteDataset:
         """One table."""
-        return _read(Dataset, self._ask("GET", f"datasets/{_part(dataset_id)}"))
+        return _read(RemoteDataset, self._ask("GET", f"datasets/{_part(dataset_id)}"))
 
     def delete_dataset(self, dataset_id: str) -> None:
         """Delete a table and its file."""
@@ -154,54 +154,58 @@ class Client:
         """Say what the columns mean; returns how the schema fits the table."""
         return dict(self._ask("PUT", f"datasets/{_part(dataset_id)}/schema", {"text": text})["facts"])
 
-    def add_model(self, path: str | Path, name: str | None = None) -> Model:
+    def add_model(self, path: str | Path, name: str | None = None) -> RemoteModel:
         """Send a model; of a .safetensors file also the .json beside it."""
         path = Path(path)
-        model = _read(Model, self._send("models", path, name))
+        model = _read(RemoteModel, self._send("models", path, name))
         beside = path.with_suffix(".json")
         if path.suffix != ".safetensors" or not beside.is_file():
             return model
-        return _read(Model, self._ask("PUT", f"models/{model.id}/description", json.loads(beside.read_text("utf-8"))))
+        return _read(
+            RemoteModel, self._ask("PUT", f"models/{model.id}/description", json.loads(beside.read_text("utf-8")))
+        )
 
-    def models(self) -> Iterator[Model]:
+    def models(self) -> Iterator[RemoteModel]:
         """All models, the newest first."""
-        return (_read(Model, entry) for entry in self._pages("models"))
+        return (_read(RemoteModel, entry) for entry in self._pages("models"))
 
     def delete_model(self, model_id: str) -> None:
         """Delete a model and its files."""
         self._ask("DELETE", f"models/{_part(model_id)}")
 
-    def audit(self, dataset: str, protected: list[str] | None = None, *, model: str | None = None, **more: Any) -> Run:
+    def audit(
+        self, dataset: str, protected: list[str] | None = None, *, model: str | None = None, **more: Any
+    ) -> RemoteRun:
         """Ask for an audit of data (an id or a built-in name) and a model (an id; None: the built-in one)."""
         return self.start("audit", dataset=dataset, model=model, protected=protected or [], **more)
 
-    def start(self, kind: str, *, title: str | None = None, **request: Any) -> Run:
+    def start(self, kind: str, *, title: str | None = None, **request: Any) -> RemoteRun:
         """Ask for a run: audit, measure or repair, with the settings of its request."""
-        return _read(Run, self._ask("POST", "runs", {"kind": kind, "title": title, "request": request}))
+        return _read(RemoteRun, self._ask("POST", "runs", {"kind": kind, "title": title, "request": request}))
 
-    def repair(self, run_id: str, by: list[str] | None = None, **wishes: Any) -> Run:
+    def repair(self, run_id: str, by: list[str] | None = None, **wishes: Any) -> RemoteRun:
         """Ask for a repair of an audit's model."""
-        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/repair", {"by": by or ["blind"], **wishes}))
+        return _read(RemoteRun, self._ask("POST", f"runs/{_part(run_id)}/repair", {"by": by or ["blind"], **wishes}))
 
-    def measure(self, run_id: str, **wishes: Any) -> Run:
+    def measure(self, run_id: str, **wishes: Any) -> RemoteRun:
         """Ask how often an audit's model decides otherwise."""
-        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/measure", wishes))
+        return _read(RemoteRun, self._ask("POST", f"runs/{_part(run_id)}/measure", wishes))
 
-    def runs(self, state: str | None = None, kind: str | None = None) -> Iterator[Run]:
+    def runs(self, state: str | None = None, kind: str | None = None) -> Iterator[RemoteRun]:
         """Runs, the newest first."""
-        return (_read(Run, entry) for entry in self._pages("runs", state=state, kind=kind))
+        return (_read(RemoteRun, entry) for entry in self._pages("runs", state=state, kind=kind))
 
-    def run(self, run_id: str) -> Run:
+    def run(self, run_id: str) -> RemoteRun:
         """One run."""
-        return _read(Run, self._ask("GET", f"runs/{_part(run_id)}"))
+        return _read(RemoteRun, self._ask("GET", f"runs/{_part(run_id)}"))
 
-    def cancel(self, run_id: str) -> Run:
+    def cancel(self, run_id: str) -> RemoteRun:
         """Wish that a run ends."""
-        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/cancel", {}))
+        return _read(RemoteRun, self._ask("POST", f"runs/{_part(run_id)}/cancel", {}))
 
-    def resume(self, run_id: str) -> Run:
+    def resume(self, run_id: str) -> RemoteRun:
         """Let a run that failed or was cancelled go on."""
-        return _read(Run, self._ask("POST", f"runs/{_part(run_id)}/resume", {}))
+        return _read(RemoteRun, self._ask("POST", f"runs/{_part(run_id)}/resume", {}))
 
     def delete(self, run_id: str) -> None:
         """Delete a run and its files."""
@@ -211,19 +215,19 @@ class Client:
         """Two runs side by side."""
         return self._ask("GET", "compare", a=a, b=b)
 
-    def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
+    def events(self, run_id: str, after: int = 0) -> Iterator[RemoteEvent]:
         """What happened to a run until now, after the event with this number."""
         while entries := self._ask("GET", f"runs/{_part(run_id)}/events", after=after)["entries"]:
-            yield from (_read(Event, entry) for entry in entries)
+            yield from (_read(RemoteEvent, entry) for entry in entries)
             after = entries[-1]["id"]
 
     def wait(
         self,
         run_id: str,
         timeout: float | None = None,
-        on_event: Callable[[Event], None] = lambda event: None,
+        on_event: Callable[[RemoteEvent], None] = lambda event: None,
         every: float = 0.5,
-    ) -> Run:
+    ) -> RemoteRun:
         """Wait until a run is over; events are handed on as they come."""
         end, seen = None if timeout is None else time.monotonic() + timeout, 0
         while True:
@@ -247,13 +251,13 @@ class Client:
         least_gap: float | None = None,
         sort: str = "order",
         page: int = 200,
-    ) -> Iterator[Finding]:
+    ) -> Iterator[RemoteFinding]:
         """The findings of an audit, read page by page as they are used; `values` by attribute."""
         wanted = {
             "value": [f"{name}={value}" for name, value in (values or {}).items()], "label": label, "phase": phase,
             "least_gap": least_gap, "sort": sort, "limit": page,
         }  # fmt: skip
-        return (_read(Finding, entry) for entry in self._pages(f"runs/{_part(run_id)}/findings", **wanted))
+        return (_read(RemoteFinding, entry) for entry in self._pages(f"runs/{_part(run_id)}/findings", **wanted))
 
     def files(self, run_id: str) -> dict[str, int]:
         """The files of a run and their sizes."""
@@ -263,13 +267,13 @@ class Client:
         """Save a file of a run, whole or not at all; `to` is a file, or a folder that is there."""
         to = Path(to)
         to = to / Path(name).name if to.is_dir() else to
-        with self._open("GET", f"runs/{_part(run_id)}/files/{_part(name)}", {}) as answer, replacing(to) as temporary:
-            wanted, size = answer.headers.get("Content-Length"), 0
-            with temporary.open("wb") as stream:
-                while piece := answer.read(PIECE):
-                    size += stream.write(piece)
-            if wanted is not None and size != int(wanted):
-                raise EvenhandError(f"The service ended before all of {name} had come. Try again.")
+        address = f"runs/{_part(run_id)}/files/{_part(name)}"
+        with self._open("GET", address) as answer, replacing(to) as temporary, temporary.open("wb") as stream:
+            try:
+                for piece in answer.iter_raw():
+                    stream.write(piece)
+            except httpx.RemoteProtocolError as error:
+                raise EvenhandError(f"The service ended before all of {name} had come. Try again.") from error
         return to
 
     def _pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
@@ -282,8 +286,8 @@ class Client:
                 return
 
     def _ask(self, method: str, path: str, body: Any = None, **query: Any) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        with self._open(method, path, query, data) as answer:
+        sent = {} if body is None else {"json": body}
+        with self._open(method, path, query, **sent) as answer:
             content = answer.read()
         read: dict[str, Any] = json.loads(content) if content else {}
         return read
@@ -293,50 +297,44 @@ class Client:
             stream = file.open("rb")
         except OSError as error:
             raise EvenhandError(f"Cannot read {file}: {error.strerror}.") from error
-        with stream:
-            query = {"name": name or file.name, "filename": file.name}
-            size = file.stat().st_size
-            with self._open("POST", path, query, stream, "application/octet-stream", size) as answer:
-                read: dict[str, Any] = json.loads(answer.read())
+        query, headers = (
+            {"name": name or file.name, "filename": file.name},
+            {"Content-Type": "application/octet-stream"},
+        )
+        with stream, self._open("POST", path, query, content=stream, headers=headers) as answer:
+            read: dict[str, Any] = json.loads(answer.read())
         return read
 
     @contextmanager
     def _open(
-        self,
-        method: str,
-        path: str,
-        query: dict[str, Any],
-        data: bytes | IO[bytes] | None = None,
-        kind: str = "application/json",
-        size: int | None = None,
-    ) -> Iterator[HTTPResponse]:
-        given = {key: value for key, value in query.items() if value is not None}
-        address = f"{self.url}/api/v1/{path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
-        headers = {"Accept": "application/json"} | ({} if data is None else {"Content-Type": kind})
-        if size is not None:
-            headers["Content-Length"] = str(size)
+        self, method: str, path: str, query: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None,
+        **sent: Any,
+    ) -> Iterator[httpx.Response]:  # fmt: skip
+        """The answer, of which the body is still to come."""
+        given = {key: value for key, value in (query or {}).items() if value is not None}
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+        # No redirects: one could take the token to another host. No proxy: none belongs between here and loopback.
+        settings: dict[str, Any] = {"verify": self._context, "trust_env": False, "follow_redirects": False}
+        address = f"{self.url}/api/v1/{path}"
         try:
-            with _opener().open(Request(address, data, headers, method=method), timeout=self.timeout) as answer:
+            with (
+                httpx.Client(timeout=self.timeout, **settings) as client,
+                client.stream(method, address, params=given or None, headers=headers, **sent) as answer,
+            ):
+                if not answer.is_success:
+                    answer.read()
+                    raise _refused(answer, has_token=self._token is not None)
                 yield answer
-        except HTTPError as error:
-            with error:
-                raise _refused(error, has_token=self._token is not None) from error
-        except (URLError, HTTPException, ConnectionError, TimeoutError) as error:
-            reason = getattr(error, "reason", error)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            reason = str(error) or type(error).__name__
             raise EvenhandError(f"The service at {self.url} does not answer: {reason}.") from error
 
-
-class _NoRedirects(HTTPRedirectHandler):
-    """A redirection could take the token to another host."""
-
-    def redirect_request(self, *_: Any) -> None:
-        """None: an error."""
-
-
-def _opener() -> OpenerDirector:
-    return build_opener(ProxyHandler({}), _NoRedirects())  # a proxy has no business between here and loopback
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
+        """What is asked of the service's certificate: that this machine trusts it."""
+        return ssl.create_default_context()
 
 
 def _part(text: str) -> str:
@@ -344,15 +342,16 @@ def _part(text: str) -> str:
     return quote(text, safe="")
 
 
-def _refused(error: HTTPError, *, has_token: bool) -> ServiceError:
+def _refused(answer: httpx.Response, *, has_token: bool) -> ServiceError:
     try:
-        said = json.loads(error.read())["error"]
+        said = answer.json()["error"]
         words = str(said["message"])
-        if error.code == 401:
+        if answer.status_code == 401:
             words = f"{words} {RENEW}" if has_token else f"This service has accounts, and no token was given. {RENEW}"
-        return ServiceError(error.code, str(said["what"]), words)
+        return ServiceError(answer.status_code, str(said["what"]), words)
     except (ValueError, KeyError, TypeError):
-        return ServiceError(error.code, "internal", f"The service answered with {error.code} {error.reason}.")
+        words = f"The service answered with {answer.status_code} {answer.reason_phrase}."
+        return ServiceError(answer.status_code, "internal", words)
 
 
 def _read(kind: type[Content], content: dict[str, Any]) -> Content:

@@ -20,9 +20,9 @@ from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, two_columns
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.frames import (
-    Columns,
+    FeatureMatrix,
     FrameAdapter,
-    Matrix,
+    NamedColumns,
     RawMatrix,
     attributes_named,
     check_width,
@@ -119,7 +119,7 @@ def wrap_booster(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
         read=read,
     )
     adapter.output, adapter.regression = output, _regression(model, of_lightgbm)
-    if isinstance(read, Columns):
+    if isinstance(read, NamedColumns):
         places = attributes_named(data.schema, read.names, adapter.about)
         adapter.reads = [data.schema.names[place] for place in places]
     else:
@@ -134,7 +134,7 @@ def reader_of(data: Dataset, model: Any, inputs: Inputs) -> Reader:
         model = model.get_booster()
     booster = _about_lightgbm(getattr(model, "booster_", model), data) if of_lightgbm else _about_xgboost(model)
     if inputs is not None and (inputs != "raw" or booster.names is not None):
-        matrix = Matrix(data, inputs, booster.names, booster.whose)
+        matrix = FeatureMatrix(data, inputs, booster.names, booster.whose)
         if matrix.width != booster.width and booster.names is None:
             raise EvenhandError(
                 f"{booster.whose} reads {booster.width} columns without names; with inputs = {inputs} there are "
@@ -145,7 +145,7 @@ def reader_of(data: Dataset, model: Any, inputs: Inputs) -> Reader:
         check_width(data, booster.width, booster.whose)
         return RawMatrix(data)
     _check_text(data, booster)
-    columns = Columns(data, booster.names, booster.whose, booster.categories)
+    columns = NamedColumns(data, booster.names, booster.whose, booster.categories)
     for name, values in columns.unknown(all_of_them=booster.unseen_are_missing).items():
         raise EvenhandError(
             f"{booster.whose} was trained on the categories {_shown(booster.categories[name] or [])} of '{name}', but "

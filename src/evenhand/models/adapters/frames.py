@@ -99,7 +99,7 @@ def wrap_function(data: Dataset, function: Callable[[pd.DataFrame], Any], inputs
             raise EvenhandError(f"The function {name} returned nothing. Let it return scores or labels.")
         return answer
 
-    read = None if inputs is None else Matrix(data, inputs, None, name)
+    read = None if inputs is None else FeatureMatrix(data, inputs, None, name)
     adapter = FrameAdapter(data, ask, about=name, no_gradients="it is a function of a data frame", read=read)
     if read is not None:
         adapter.told(inputs)
@@ -126,7 +126,7 @@ def in_one_thread(ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return alone
 
 
-class Columns:
+class NamedColumns:
     """The raw columns that a model names, in its order."""
 
     def __init__(
@@ -237,7 +237,7 @@ def schema_codes(data: Dataset, place: int, codes: NDArray[Any]) -> NDArray[Any]
     return np.asarray(inside)
 
 
-class Matrix:
+class FeatureMatrix:
     """The matrix that `inputs` says; for a model that names its columns, a frame with these names.
 
     Codes and values are found by name. A list of features is taken in its own order.

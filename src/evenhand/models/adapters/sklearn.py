@@ -21,9 +21,9 @@ from evenhand.models.adapters.base import Adapter, class_order, two_columns
 from evenhand.models.adapters.boosting import is_tree
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.frames import (
-    Columns,
+    FeatureMatrix,
     FrameAdapter,
-    Matrix,
+    NamedColumns,
     RawMatrix,
     attributes_named,
     check_width,
@@ -87,7 +87,7 @@ def wrap_estimator(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
     )
     adapter.output = output
     adapter.own_threshold = own_threshold(model, data.schema.label)
-    if isinstance(read, Columns):
+    if isinstance(read, NamedColumns):
         adapter.reads = _declared(data, model, read)
     elif read is not None:
         adapter.told(inputs)
@@ -111,7 +111,7 @@ def refuse_regressor(model: Any) -> None:
         )
 
 
-def _declared(data: Dataset, model: Any, read: Columns) -> list[str]:
+def _declared(data: Dataset, model: Any, read: NamedColumns) -> list[str]:
     """The attributes that a model says it reads: by the names of its columns, less those that it drops at once."""
     dropped = dropped_columns(model)
     named = [name for name in read.names if name not in dropped]
@@ -163,14 +163,14 @@ def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.i
             check_width(data, width, whose)
         return RawMatrix(data)
     if inputs is not None:
-        matrix = Matrix(data, inputs, names, whose)
+        matrix = FeatureMatrix(data, inputs, names, whose)
         if names is None and width is not None and matrix.width != width:
             raise EvenhandError(
                 f"{whose} reads {width} columns without names; with inputs = {inputs} there are {matrix.width}."
             )
         return matrix
     if names is not None:
-        return Columns(data, list(names), whose)
+        return NamedColumns(data, list(names), whose)
     if width is not None:
         check_width(data, width, whose)
         return RawMatrix(data)

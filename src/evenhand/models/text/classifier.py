@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError
 from evenhand.models.classifier import ROW_MULTIPLE, GradientOf, Model, Outputs, loss_slope, probabilities
-from evenhand.models.text.recurrence import Plan, Recurrence, Trace, Wanted
+from evenhand.models.text.recurrence import Recurrence, StepPlan, Trace, Wanted
 from evenhand.models.text.recurrent import Recurrent
 from evenhand.text.texts import Units
 from evenhand.text.vectors import WordVectors
@@ -153,7 +153,7 @@ class _Run(NamedTuple):
     """Some texts that ran together."""
 
     rows: Tensor  # (n,) which texts, the longest first
-    plan: Plan
+    plan: StepPlan
     trace: Trace
 
 
@@ -308,7 +308,7 @@ class RecurrentClassifier(TextClassifier):
         """Run texts (n,), the longest first, from their states or from nothing."""
         lengths = sequences.lengths[rows]
         behind = None if start is None else start[0][rows]
-        plan = Plan.of((lengths if behind is None else lengths - behind) + self.engine.delay)
+        plan = StepPlan.of((lengths if behind is None else lengths - behind) + self.engine.delay)
         step = torch.repeat_interleave(torch.tensor(plan.active, device=self.device))
         column = torch.arange(plan.total, device=self.device) - torch.tensor(plan.offset, device=self.device)[step]
         size = plan.active[0]

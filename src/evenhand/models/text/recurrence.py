@@ -28,7 +28,7 @@ COLUMNS = 16
 sigmoid_slope = torch.ops.aten.sigmoid_backward.grad_input  # (g, s) to g s (1 - s)
 
 
-class Plan(NamedTuple):
+class StepPlan(NamedTuple):
     """Which columns run at each step. Columns are sequences, the longest first."""
 
     running: list[int]  # columns that run at each step
@@ -37,13 +37,13 @@ class Plan(NamedTuple):
     total: int
 
     @staticmethod
-    def of(steps: Tensor) -> "Plan":
+    def of(steps: Tensor) -> "StepPlan":
         """(n,) the steps of each sequence, in falling order and all above zero."""
         every = torch.arange(int(steps[0]), device=steps.device)
         running = torch.searchsorted(-steps, -every)  # (steps,) columns with more steps than that
         active = (running + COLUMNS - 1) // COLUMNS * COLUMNS
         offset = active.cumsum(0) - active
-        return Plan(running.tolist(), active.tolist(), offset.tolist(), int(active.sum()))
+        return StepPlan(running.tolist(), active.tolist(), offset.tolist(), int(active.sum()))
 
 
 class Frame:
@@ -141,7 +141,7 @@ class Recurrence:
     def forward(
         self,
         read: Tensor,
-        plan: Plan,
+        plan: StepPlan,
         start: Tensor,
         behind: Tensor | None = None,
         wanted: Wanted | None = None,
@@ -214,7 +214,7 @@ class Recurrence:
         n = last.shape[1]
         return torch.addmm(self.head_bias, self.head_weight, functional.pad(last, (0, -n % COLUMNS)))[:, :n]
 
-    def backward(self, trace: Trace, plan: Plan, slope: Tensor) -> Tensor:
+    def backward(self, trace: Trace, plan: StepPlan, slope: Tensor) -> Tensor:
         """(dimensions, total) the gradient by every word's vector, from (classes, n) by the logits."""
         n = slope.shape[1]
         given = (self.head_weight.t() @ functional.pad(slope, (0, -n % COLUMNS)))[:, :n]

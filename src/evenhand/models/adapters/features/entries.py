@@ -81,7 +81,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Table:
+class CodeTable:
     """Columns that are looked up: row i of `entries` (codes, width) is for the code first + i."""
 
     attribute: int
@@ -93,9 +93,9 @@ class Table:
         """How many columns it fills."""
         return int(self.entries.shape[1])
 
-    def scaled(self, shift: float, scale: float) -> "Table":
+    def scaled(self, shift: float, scale: float) -> "CodeTable":
         """The same minus shift, over scale."""
-        return Table(self.attribute, self.first, (self.entries - shift) / scale)
+        return CodeTable(self.attribute, self.first, (self.entries - shift) / scale)
 
     def values(self, codes: NDArray[Any]) -> NDArray[np.float64]:
         """(n, width) the columns for codes of its attribute."""
@@ -126,7 +126,7 @@ class OneHot:
         return np.asarray(columns[:, int(self.dropped) :])
 
 
-Columns = Affine | Table | OneHot
+FeatureColumns = Affine | CodeTable | OneHot
 
 
 def entries_of(data: Dataset, inputs: Inputs) -> list[FeatureEntry]:
@@ -176,14 +176,14 @@ def _raw_reading(attribute: Attribute) -> Reading:
     return "raw" if attribute.type in ("integer", "float", "boolean") else "code"
 
 
-def columns_of(data: Dataset, entries: Sequence[FeatureEntry]) -> list[Columns]:
+def columns_of(data: Dataset, entries: Sequence[FeatureEntry]) -> list[FeatureColumns]:
     """The columns of a network's input, in order."""
     if not entries:
         raise EvenhandError("The network is given no feature. Name at least one attribute.")
     return [_columns(data, entry, data.schema.index(entry.attribute)) for entry in entries]
 
 
-def _columns(data: Dataset, entry: FeatureEntry, index: int) -> Columns:
+def _columns(data: Dataset, entry: FeatureEntry, index: int) -> FeatureColumns:
     attribute = data.schema.attributes[index]
     match entry.as_:
         case "code":
@@ -201,31 +201,31 @@ def _columns(data: Dataset, entry: FeatureEntry, index: int) -> Columns:
     return value.scaled(shift, scale)
 
 
-def _raw_numbers(data: Dataset, entry: FeatureEntry, index: int) -> Table:
+def _raw_numbers(data: Dataset, entry: FeatureEntry, index: int) -> CodeTable:
     """The number that each category is in the table."""
     attribute = data.schema.attributes[index]
     if attribute.type not in ("integer", "float", "boolean"):
         raise EvenhandError(f"'{attribute.name}' holds no numbers: as = 'raw' is for categories that are. Use code.")
     low, high = attribute.domain
     cells = data.decoder.cells(index, np.arange(low, high + 1, dtype=np.int32))[attribute.column]
-    return Table(index, low, filled(attribute, _as_numbers(cells), entry.missing)[:, None])
+    return CodeTable(index, low, filled(attribute, _as_numbers(cells), entry.missing)[:, None])
 
 
 def _as_numbers(cells: Any) -> NDArray[np.float64]:
     return pd.to_numeric(pd.Series(cells)).to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _value(attribute: Attribute, index: int, missing: float | None) -> Affine | Table:
+def _value(attribute: Attribute, index: int, missing: float | None) -> Affine | CodeTable:
     """A number's value, directly where it is a multiple of the code; a category's code; columns of 0 and 1."""
     low, high = attribute.domain
     if attribute.columns:
-        return Table(index, low, np.eye(attribute.size, len(attribute.columns)))
+        return CodeTable(index, low, np.eye(attribute.size, len(attribute.columns)))
     if attribute.kind != "number":
         return Affine(index, 1.0, 0.0, low, high)
     own = attribute.missing is not None and attribute.missing.own
     if attribute.edges or own:
         codes = np.arange(low, high + 1 if own else min(high, len(attribute.edges)) + 1)
-        return Table(index, low, filled(attribute, numbers_of(attribute, codes), missing)[:, None])
+        return CodeTable(index, low, filled(attribute, numbers_of(attribute, codes), missing)[:, None])
     offset = float(numbers_of(attribute, np.zeros(1))[0])
     return Affine(index, attribute.width if attribute.step is None else attribute.step, offset, low, high)
 
@@ -261,7 +261,7 @@ def _one_hot(attribute: Attribute, index: int, dropped: bool) -> OneHot:
     return OneHot(index, first, codes, dropped, low, high)
 
 
-def _table(attribute: Attribute, index: int, entry: FeatureEntry) -> Table:
+def _table(attribute: Attribute, index: int, entry: FeatureEntry) -> CodeTable:
     if len(entry.table) != attribute.size:
         low, high = attribute.domain
         raise EvenhandError(
@@ -269,7 +269,7 @@ def _table(attribute: Attribute, index: int, entry: FeatureEntry) -> Table:
             f"codes, {low} to {high}. Give one entry for each, in this order."
         )
     entries = np.array(entry.table, dtype=np.float64).reshape(attribute.size, -1)
-    return Table(index, attribute.domain[0], entries)
+    return CodeTable(index, attribute.domain[0], entries)
 
 
 def _check_entries(attribute: Attribute, codes: NDArray[np.int32]) -> None:
@@ -284,7 +284,7 @@ def _check_entries(attribute: Attribute, codes: NDArray[np.int32]) -> None:
         )
 
 
-def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> tuple[float, float]:
+def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | CodeTable) -> tuple[float, float]:
     """What is taken away and what is divided by: as given, else from the training rows; never by zero."""
     values = raw_values(data, entry, value, data.exact[data.train, value.attribute])[:, 0]
     if entry.as_ == "standard":
@@ -296,7 +296,9 @@ def _scaling(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> tuple
     return low, (high - low) or 1.0
 
 
-def raw_values(data: Dataset, entry: FeatureEntry, value: Affine | Table, codes: NDArray[Any]) -> NDArray[np.float64]:
+def raw_values(
+    data: Dataset, entry: FeatureEntry, value: Affine | CodeTable, codes: NDArray[Any]
+) -> NDArray[np.float64]:
     """(n, width) the values behind exact codes, those beyond the domain too, before they are scaled."""
     beyond = data.beyond[value.attribute]
     values = value.values(codes)
@@ -307,7 +309,7 @@ def raw_values(data: Dataset, entry: FeatureEntry, value: Affine | Table, codes:
     return values
 
 
-def beyond_values(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> NDArray[np.float64]:
+def beyond_values(data: Dataset, entry: FeatureEntry, value: Affine | CodeTable) -> NDArray[np.float64]:
     """(values beyond the domain, width) what a network reads there, before it is scaled."""
     attribute, beyond = data.schema.attributes[value.attribute], data.beyond[value.attribute]
     assert beyond is not None
@@ -320,7 +322,7 @@ def beyond_values(data: Dataset, entry: FeatureEntry, value: Affine | Table) -> 
     return filled(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
 
 
-def described(entries: Sequence[FeatureEntry], columns: Sequence[Columns]) -> str:
+def described(entries: Sequence[FeatureEntry], columns: Sequence[FeatureColumns]) -> str:
     """Features in words, with how many columns each has: age (value), job (onehot, 5)."""
     pairs = zip(entries, columns, strict=True)
     return ", ".join(f"{e.attribute} ({e.as_}{f', {c.width} columns' if c.width > 1 else ''})" for e, c in pairs)

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from evenhand.data.dataset import Dataset
 from evenhand.models.adapters.features.entries import (
     Affine,
-    Columns,
+    CodeTable,
+    FeatureColumns,
     FeatureEntry,
     Inputs,
     OneHot,
-    Table,
     columns_of,
     described,
     entries_of,
@@ -66,7 +66,7 @@ class Features(nn.Module):
         return features
 
 
-def _column_names(data: Dataset, entries: Sequence[FeatureEntry], columns: Sequence[Columns]) -> list[str]:
+def _column_names(data: Dataset, entries: Sequence[FeatureEntry], columns: Sequence[FeatureColumns]) -> list[str]:
     """What the columns of the matrix are called: as in the table where it has them one by one."""
     names: list[str] = []
     for entry, column in zip(entries, columns, strict=True):
@@ -191,7 +191,7 @@ class _AffinePart(_Part):
     low: Tensor
     high: Tensor
 
-    def __init__(self, placed: list[tuple[Columns, int]]) -> None:
+    def __init__(self, placed: list[tuple[FeatureColumns, int]]) -> None:
         super().__init__()
         own = [(column, start) for column, start in placed if isinstance(column, Affine)]
         self.columns = len(own)
@@ -231,7 +231,7 @@ class _OneHotPart(_LookedUp):
     start: Tensor  # (columns,) where the column of position 0 stands, or would stand if it is dropped
     dropped: Tensor
 
-    def __init__(self, placed: list[tuple[Columns, int]]) -> None:
+    def __init__(self, placed: list[tuple[FeatureColumns, int]]) -> None:
         super().__init__()
         own = [(column, start) for column, start in placed if isinstance(column, OneHot)]
         self.columns = len(own)
@@ -288,12 +288,12 @@ class _TablePart(_LookedUp):
     start: Tensor  # (columns,) where its own values begin in the table
     entries: Tensor
 
-    def __init__(self, placed: list[tuple[Columns, int]]) -> None:
+    def __init__(self, placed: list[tuple[FeatureColumns, int]]) -> None:
         super().__init__()
         own = [
             (table, start + i, table.entries[:, i])
             for table, start in placed
-            if isinstance(table, Table)
+            if isinstance(table, CodeTable)
             for i in range(table.width)
         ]
         self.columns = len(own)

@@ -1,8 +1,6 @@
 """Posting JSON to one address: connections that are kept, a rate limit, retries that wait longer each time."""
 
-import contextlib
 import email.utils
-import http.client
 import json
 import random
 import ssl
@@ -11,9 +9,10 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from queue import Empty, LifoQueue
 from typing import Any
 from urllib.parse import unquote, unquote_plus, urlsplit
+
+import httpx
 
 from evenhand.errors import EvenhandError
 
@@ -23,6 +22,7 @@ LONGEST_ASKED = 600.0  # seconds that a server may ask us to wait
 SHORTEST_SECRET = 6  # characters of a word of a header or of the query that is never shown
 FIRST_WORDS = 200  # characters of a server's error that are shown
 LONGEST_LOOK = 2**16  # bytes of it that are looked at
+UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
 
 
 class Refused(EvenhandError):  # noqa: N818 - it is no mistake of ours
@@ -37,7 +37,7 @@ class Failed(Exception):  # noqa: N818 - it is retried
         self.wait = wait  # seconds that the server asks us to wait
 
 
-class Stopped(Exception):  # noqa: N818 - not an error
+class RequestStopped(Exception):  # noqa: N818 - not an error
     """Another request failed for good, so that this one's answer is of no use."""
 
 
@@ -51,7 +51,7 @@ class Counters:
     seconds: float = 0.0  # of waiting for answers, of all requests together
 
 
-class Client:
+class EndpointClient:
     """Posts JSON documents to one address. Several threads may use it at once."""
 
     def __init__(
@@ -66,16 +66,19 @@ class Client:
         first_wait: float = 0.5,
     ) -> None:
         parts = urlsplit(url)
-        self._host, self._port = parts.hostname or "", parts.port
-        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self.place = f"{parts.scheme}://{parts.netloc}{parts.path}"  # without the query, which may hold a key
-        self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
+        self._url, self._method = url, method
+        # An answer may be long, so it is not unpacked: what comes in is what is counted.
+        self._headers = {
+            "Content-Type": "application/json", "Accept": "application/json", "Accept-Encoding": "identity", **headers,
+        }  # fmt: skip
         self._secrets = _secrets(headers, parts.query)
-        self._context = ssl.create_default_context() if parts.scheme == "https" else None
-        self._method, self._timeout, self._retries, self._first_wait = method, timeout, retries, first_wait
+        # The bare transport: no cookies, no redirects, no proxies of the environment, and no addresses in a log.
+        context = ssl.create_default_context() if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._transport = httpx.HTTPTransport(verify=context, trust_env=False, limits=UNLIMITED)
+        weakref.finalize(self, self._transport.close)
+        self._timeout, self._retries, self._first_wait = timeout, retries, first_wait
         self._limit = _RateLimit(rate)
-        self._kept: LifoQueue[http.client.HTTPConnection] = LifoQueue()
-        weakref.finalize(self, _close_all, self._kept)
         self._jitter = random.Random(0)
         self._lock = threading.Lock()
         self.counters = Counters()
@@ -122,15 +125,14 @@ class Client:
     def _try(self, content: bytes, rows: int, stop: threading.Event) -> bytes:
         self._limit.wait(stop)
         if stop.is_set():
-            raise Stopped
+            raise RequestStopped
         start = time.perf_counter()
         try:
             return self._exchange(content)
-        except TimeoutError as error:
+        except (TimeoutError, httpx.TimeoutException) as error:
             raise Failed(f"it did not answer within {self._timeout:g} seconds") from error
-        except (OSError, http.client.HTTPException) as error:
-            reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
-            raise Failed(f"the connection failed ({reason})") from error
+        except httpx.TransportError as error:
+            raise Failed(f"the connection failed ({_reason(error)})") from error
         finally:
             with self._lock:
                 self.counters.requests += 1
@@ -139,43 +141,37 @@ class Client:
 
     def _exchange(self, content: bytes) -> bytes:
         """Send and receive once, over a kept connection where there is one that still lives."""
-        connection, kept = self._connection()
+        steps: list[str] = []
         try:
-            response = self._sent(connection, content)
-        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
-            if not kept:
+            response = self._sent(content, steps)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            if "connection.connect_tcp.started" in steps:
                 raise
-            connection = self._new_connection()  # servers close idle connections; that is no failure
-            response = self._sent(connection, content)
+            response = self._sent(content, steps)  # servers close idle connections; that is no failure
         try:
             answer = _received(response, time.monotonic() + self._timeout)
-        except BaseException:
-            connection.close()
-            raise
-        if response.will_close:
-            connection.close()
-        else:
-            self._kept.put(connection)
+        finally:
+            response.close()
         _check_status(response, self._first_words(answer))
         return answer
 
-    def _sent(self, connection: http.client.HTTPConnection, content: bytes) -> http.client.HTTPResponse:
-        try:
-            connection.request(self._method, self._target, body=content, headers=self._headers)
-            return connection.getresponse()
-        except BaseException:
-            connection.close()
-            raise
+    def _sent(self, content: bytes, steps: list[str]) -> httpx.Response:
+        """The answer, of which the body is still to come; `steps` are what it took."""
+        extensions = {
+            "timeout": httpx.Timeout(self._timeout).as_dict(), "trace": lambda step, _: steps.append(step),
+        }  # fmt: skip
+        request = httpx.Request(self._method, self._url, headers=self._headers, content=content, extensions=extensions)
+        return self._transport.handle_request(request)
 
-    def _connection(self) -> tuple[http.client.HTTPConnection, bool]:
-        with contextlib.suppress(Empty):
-            return self._kept.get_nowait(), True
-        return self._new_connection(), False
 
-    def _new_connection(self) -> http.client.HTTPConnection:
-        if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+def _reason(error: BaseException) -> str:
+    """What the system says of a failed connection."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
 
 
 def _secrets(headers: dict[str, str], query: str) -> list[str]:
@@ -186,11 +182,6 @@ def _secrets(headers: dict[str, str], query: str) -> list[str]:
         secret = value or name
         words |= {secret, unquote(secret), unquote_plus(secret)}
     return sorted((word for word in words if len(word) >= SHORTEST_SECRET), key=len, reverse=True)
-
-
-def _close_all(kept: LifoQueue[http.client.HTTPConnection]) -> None:
-    while not kept.empty():
-        kept.get().close()
 
 
 class _RateLimit:
@@ -211,34 +202,31 @@ class _RateLimit:
         stop.wait(mine - now)
 
 
-def _received(response: http.client.HTTPResponse, deadline: float) -> bytes:
+def _received(response: httpx.Response, deadline: float) -> bytes:
     """The whole answer; one that drips in, or that has no end, is given up."""
     parts: list[bytes] = []
     size = 0
-    while part := response.read1(2**16):
+    for part in response.iter_raw():
         size += len(part)
         if size > LARGEST_ANSWER:
             raise Failed(f"the answer is longer than {LARGEST_ANSWER / 2**20:.0f} MB")
         if time.monotonic() > deadline:
             raise TimeoutError
         parts.append(part)
-    if response.length:  # it promised more
-        raise http.client.IncompleteRead(b"".join(parts), response.length)
-    response.close()  # it is at its end, but does not know, and would block the connection
     return b"".join(parts)
 
 
-def _check_status(response: http.client.HTTPResponse, words: str) -> None:
+def _check_status(response: httpx.Response, words: str) -> None:
     """Nothing for a good answer; Failed for what may pass, Refused for what will not."""
-    status = response.status
+    status = response.status_code
     if 200 <= status < 300:
         return
-    said = f"status {status} {response.reason}" + (f": {words}" if words else "")
+    said = f"status {status} {response.reason_phrase}" + (f": {words}" if words else "")
     if 300 <= status < 400:
-        place = urlsplit(response.getheader("Location") or "")
+        place = urlsplit(response.headers.get("Location", ""))
         raise Refused(f"it redirects to {place.netloc}{place.path or '?'} ({said}), which is not followed")
     if status in (408, 429) or status >= 500:
-        raise Failed(said, _asked_wait(response.getheader("Retry-After")))
+        raise Failed(said, _asked_wait(response.headers.get("Retry-After")))
     raise Refused(said)
 
 

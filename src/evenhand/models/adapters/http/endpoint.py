@@ -23,7 +23,7 @@ from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, first_mistake
 from evenhand.models.adapters.base import Adapter, class_order, scores_of
-from evenhand.models.adapters.http.client import Client, Failed, Refused, Stopped
+from evenhand.models.adapters.http.client import EndpointClient, Failed, Refused, RequestStopped
 from evenhand.models.classifier import BudgetSpent, ModelGone
 
 FROM_ENVIRONMENT = "env:"
@@ -108,7 +108,7 @@ def _secret(header: str, word: str, where: str) -> str:
     return os.environ[variable].strip()
 
 
-class Answers:
+class AnswerReader:
     """Reads answers: lists of scores, objects of scores by class, one score for the second class, or labels."""
 
     def __init__(self, endpoint: Endpoint, label: Label, order: list[int] | None) -> None:
@@ -215,8 +215,8 @@ class EndpointAdapter(Adapter):
         self._endpoint, self._schema = endpoint, data.schema
         self._decoder = data.decoder
         order = class_order(endpoint.classes, data.schema.label) if endpoint.classes else None
-        self._answers = Answers(endpoint, data.schema.label, order)
-        self.client = Client(
+        self._answers = AnswerReader(endpoint, data.schema.label, order)
+        self.client = EndpointClient(
             endpoint.url,
             headers,
             method=endpoint.method,
@@ -313,7 +313,7 @@ class EndpointAdapter(Adapter):
             scores: NDArray[np.float32] = self.client.ask(
                 body, len(codes), lambda answer: self._answers.scores(answer, len(codes)), stop
             )
-        except Stopped:
+        except RequestStopped:
             raise
         except BaseException:
             stop.set()
