@@ -21,7 +21,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from evenhand.data.dataset import BUILTIN, Dataset, load_dataset
 from evenhand.data.infer.schema import infer_file
-from evenhand.measures.as_they_are import check_people
+from evenhand.measures.people import check_people
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.runs.subject import subject_of

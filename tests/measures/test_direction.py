@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measures.direction import Tally, directions, label_directions, look, ranked
-from evenhand.measures.groups import Group, group_figures
+from evenhand.measures.direction import Tally, directions, label_directions, label_variants, ranked
+from evenhand.measures.groups import PeopleOfGroup, group_figures
 from evenhand.measures.people import people_rates
 from evenhand.report.sentences import label_pair_texts
 from evenhand.runs.measure import measure_table
@@ -18,7 +18,7 @@ from tests.worlds.schemas import all_variants, classifier_of, dataset_of, labels
 
 def tallied(module: nn.Module, space: TableSpace, rows: list[list[int]]) -> Tally:
     tally = Tally(space.variant_count)
-    found = look(classifier_of(module), space, torch.tensor(rows, dtype=torch.float32))
+    found = label_variants(classifier_of(module), space, torch.tensor(rows, dtype=torch.float32))
     tally.add(len(rows), found.won)
     return tally
 
@@ -60,7 +60,7 @@ def test_with_three_classes_the_direction_is_said_for_each_pair_of_labels() -> N
     """Against plain counting over all samples of the domain, one by one."""
     schema = schema_of([(0, 3), (0, 3), (0, 1)], classes=3)
     space, domain = TableSpace(schema, ["a0"]), all_variants(schema, [0, 1, 2], [0, 0, 0])
-    found = look(classifier_of(Ladder()), space, torch.tensor(domain, dtype=torch.float32))
+    found = label_variants(classifier_of(Ladder()), space, torch.tensor(domain, dtype=torch.float32))
     tally = Tally(space.variant_count, 3)
     tally.add(len(domain), found.won, found.there, found.labels)
     said = {(one.label, one.instead_of): one for one in label_directions(tally, space)}
@@ -87,10 +87,10 @@ def test_pairs_of_labels_are_weighted_like_all_else() -> None:
     rows = torch.tensor([[0.0, 0, 0], [0, 1, 1], [0, 2, 0], [0, 3, 1]])
     weights = torch.tensor([3, 1, 2, 1])
     weighted, repeated = Tally(space.variant_count, 3), Tally(space.variant_count, 3)
-    found = look(classifier_of(Ladder()), space, rows)
+    found = label_variants(classifier_of(Ladder()), space, rows)
     assert found.hit.all()
     weighted.add(4, found.won, found.there, found.labels, weights)
-    often = look(classifier_of(Ladder()), space, rows.repeat_interleave(weights, dim=0))
+    often = label_variants(classifier_of(Ladder()), space, rows.repeat_interleave(weights, dim=0))
     repeated.add(7, often.won, often.there, often.labels)
     said = [
         {one.label + one.instead_of: one.directions for one in label_directions(t, space)} for t in (weighted, repeated)
@@ -100,7 +100,7 @@ def test_pairs_of_labels_are_weighted_like_all_else() -> None:
 
 def test_pairs_of_labels_by_attribute_where_there_are_many_combinations() -> None:
     space = TableSpace(schema_of([(0, 3), (0, 3), (0, 1)], classes=3), ["a0", "a1"])
-    found = look(classifier_of(Ladder()), space, torch.tensor([[0.0, 0, 0], [0, 0, 1]]))
+    found = label_variants(classifier_of(Ladder()), space, torch.tensor([[0.0, 0, 0], [0, 0, 1]]))
     tally = Tally(space.variant_count, 3)
     tally.add(2, found.won, found.there, found.labels)
     for one in label_directions(tally, space):
@@ -187,9 +187,9 @@ def test_group_figures_by_hand() -> None:
     [figures] = group_figures(classifier_of(linear([0.0, 1.0], -1.5)), people(), ["a0"])
     assert figures.population == "held-out rows of world"
     assert figures.groups == [
-        Group("0", 4, 0.75, 1.0),
-        Group("1", 3, 1 / 3, 0.5),
-        Group("2", 1, 1.0, None),
+        PeopleOfGroup("0", 4, 0.75, 1.0),
+        PeopleOfGroup("1", 3, 1 / 3, 0.5),
+        PeopleOfGroup("2", 1, 1.0, None),
     ]
     assert figures.demographic_parity_difference == pytest.approx(2 / 3)
     assert figures.equal_opportunity_difference == pytest.approx(0.5)  # nobody of group 2 has the label

@@ -7,7 +7,8 @@ from scipy import stats
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measures.rates import clopper_pearson, data_rates, discriminatory_rows
+from evenhand.measures.people import data_rates, discriminatory_rows
+from evenhand.measures.rates import clopper_pearson
 from evenhand.models.network import FeedForward
 from evenhand.search.space import TableSpace
 from tests.worlds.schemas import classifier_of, has_witness, schema_of

@@ -14,10 +14,9 @@ from evenhand.data.dataset import Dataset, encode
 from evenhand.data.infer.schema import dataset_from, infer_schema
 from evenhand.errors import EvenhandError
 from evenhand.measures.direction import directions
-from evenhand.measures.group_rates import group_rates
-from evenhand.measures.groups import fairlearn_is_there, group_figures
-from evenhand.measures.people import people_rates
-from evenhand.measures.rates import clopper_pearson, data_rates, discriminatory_rows
+from evenhand.measures.groups import fairlearn_is_there, group_figures, group_rates
+from evenhand.measures.people import data_rates, discriminatory_rows, people_rates
+from evenhand.measures.rates import clopper_pearson
 from evenhand.models.classifier import Classifier
 from evenhand.search.space import TableSpace
 

@@ -16,9 +16,8 @@ from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.gate.check import run_check
 from evenhand.gate.settings import CheckSettings
-from evenhand.measures.direction import look
-from evenhand.measures.people import people_rates
-from evenhand.measures.rates import discriminatory_rows, rates_found
+from evenhand.measures.direction import label_variants
+from evenhand.measures.people import discriminatory_rows, people_rates, rates_found
 from evenhand.models.classifier import Classifier
 from evenhand.runs.compare import Budget, run_comparison
 from evenhand.runs.measure import measure_table
@@ -149,7 +148,7 @@ def test_samples_are_compared_near_their_own_values(protected: list[str]) -> Non
     assert 0 < wanted.sum() < 400
     assert not checked.ruled_out.any()
     assert near[torch.arange(400), checked.pair][checked.hit].all()
-    assert look(model, space, x).hit.tolist() == wanted.tolist()
+    assert label_variants(model, space, x).hit.tolist() == wanted.tolist()
     for guess in (torch.zeros(400, dtype=torch.long), torch.full((400,), space.variant_count - 2)):
         guessed = check_near(model, space, x, space.combination(x), guess)
         assert guessed.hit.tolist() == wanted.tolist()

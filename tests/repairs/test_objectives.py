@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from evenhand.models.network import FeedForward
-from evenhand.repairs.objectives import Blind, Certified, Pairing, usual_codes
+from evenhand.repairs.table import BlindObjective, CertifiedObjective, PairingObjective, usual_codes
 from evenhand.repairs.table_training import Scaled
 from evenhand.search.space import TableSpace
 from tests.worlds.repair import table_schema
@@ -50,7 +50,7 @@ def test_the_loss_of_pairing_by_enumeration() -> None:
     anywhere = float(np.mean([difference([a, b, 0.0, 1.0]) for a in (0.0, 1.0, 2.0) for b in map(float, range(6))]))
     expected = cross_entropy + 3.0 * (difference(x[0].tolist()) + anywhere) / 2
     draws = torch.Generator().manual_seed(0)
-    loss = Pairing(SPACE, 3.0).loss(network, x.expand(rows, -1), y.expand(rows), 0.0, draws)
+    loss = PairingObjective(SPACE, 3.0).loss(network, x.expand(rows, -1), y.expand(rows), 0.0, draws)
     assert float(loss) == pytest.approx(expected, rel=0.01)
 
 
@@ -58,7 +58,7 @@ def test_pairing_costs_nothing_where_the_protected_attribute_has_no_weight() -> 
     network, _ = tiny()
     network.network.head.weight[:, 0] = 0
     y = torch.ones(len(EVERYONE), dtype=torch.int64)
-    loss = Pairing(SPACE, 100.0).loss(network, EVERYONE, y, 0.5, torch.Generator().manual_seed(0))
+    loss = PairingObjective(SPACE, 100.0).loss(network, EVERYONE, y, 0.5, torch.Generator().manual_seed(0))
     assert float(loss) == pytest.approx(float(functional.cross_entropy(network(EVERYONE), y)), rel=1e-6)
 
 
@@ -70,7 +70,7 @@ def test_the_loss_of_certified_by_hand(done: float, share: float) -> None:
     odds = 0.5 - 0.3 + 0.2
     plain, worst = np.log1p(np.exp(-odds)), np.log1p(np.exp(-(odds - 0.5 * share)))
     width = 2 * 0.5 * share / 2  # of the log-odds; two of four entries of a (2, 2) matrix hold it
-    loss = Certified(SPACE, 2.0).loss(network, x, y, done, torch.Generator().manual_seed(0))
+    loss = CertifiedObjective(SPACE, 2.0).loss(network, x, y, done, torch.Generator().manual_seed(0))
     assert float(loss) == pytest.approx(plain + 2.0 * share * (worst + width), rel=1e-5)
 
 
@@ -82,7 +82,7 @@ def test_the_loss_of_certified_is_not_below_the_worst_variant(seed: int) -> None
                                        reduction="none") for v in range(3)]  # fmt: skip
     worst = float(torch.stack(losses).max(dim=0).values.mean())
     plain = float(functional.cross_entropy(scaled(EVERYONE), y))
-    loss = float(Certified(SPACE, 1.0).loss(scaled, EVERYONE, y, 1.0, torch.Generator().manual_seed(0)))
+    loss = float(CertifiedObjective(SPACE, 1.0).loss(scaled, EVERYONE, y, 1.0, torch.Generator().manual_seed(0)))
     assert loss >= plain + worst - 1e-5
 
 
@@ -91,6 +91,6 @@ def test_the_loss_of_blind_is_that_of_the_codes_it_holds() -> None:
     codes = usual_codes(SPACE, torch.tensor([[2.0, 0, 0, 1], [1.0, 0, 0, 1], [2.0, 5, 0, 1]]))
     assert codes.tolist() == [2.0]
     x, y = torch.tensor([[0.0, 1.0, 0.0, 1.0]]), torch.tensor([1])
-    loss = Blind(SPACE, codes).loss(network, x, y, 0.0, torch.Generator())
+    loss = BlindObjective(SPACE, codes).loss(network, x, y, 0.0, torch.Generator())
     assert loss.item() == pytest.approx(np.log1p(np.exp(-(0.5 * 2 - 0.3 + 0.2))), rel=1e-5)
     assert x[0, 0] == 0  # the row itself stays

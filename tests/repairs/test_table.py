@@ -15,9 +15,11 @@ from evenhand.measures.verdict import Judge
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.repairs import table_methods, table_training
-from evenhand.repairs.table_methods import Workshop, most_votes, own_votes, pair_votes
+from evenhand.repairs import table as table_repairs
+from evenhand.repairs import table_training
+from evenhand.repairs.table import Workshop
 from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, Scaled, blinded, fit
+from evenhand.repairs.votes import most_votes, own_votes, pair_votes
 from evenhand.search.space import TableSpace
 from tests.worlds.repair import (
     WIDTHS,
@@ -203,7 +205,7 @@ def test_votes_of_models_are_counted_over_both_members() -> None:
 def test_own_votes_are_those_of_most_variants() -> None:
     material = material_of(table())
     network = network_of(4, 2, seed=5)
-    labels = own_votes(Classifier(network), material, EVERYONE)
+    labels = own_votes(material.space, Classifier(network), EVERYONE)
     for row, label in zip(DOMAIN, labels.tolist(), strict=True):
         votes = network(torch.tensor(all_variants(table_schema(), [0], row)).float()).argmax(1).tolist()
         assert label == int(sum(votes) >= 2)
@@ -224,7 +226,7 @@ def test_augment_adds_both_members_under_one_label(
         added.append(extra)
         return nn.Identity()
 
-    monkeypatch.setattr(table_methods, "fit", spy)
+    monkeypatch.setattr(table_repairs, "fit", spy)
     samples = np.array([[0, a, b, 2] for a, b in itertools.product(range(5), range(4))], dtype=np.int32)
     original, judges = network_of(4, 2, seed=5), [network_of(4, 2, seed=seed) for seed in (1, 2, 3)]
     shop = workshop_of(data, repeats=2, original=original)

@@ -13,12 +13,10 @@ import torch
 from evenhand.errors import EvenhandError
 from evenhand.models.text.by_construction import BlindModel
 from evenhand.models.text.recurrent import Cell
+from evenhand.repairs.text import averaged_text_model, commonest_values, repair_text_network, spread, text_scores
 from evenhand.repairs.text_certified import boxes, certified_texts
-from evenhand.repairs.text_data import FoundPair, NearWords, TextMaterial
-from evenhand.repairs.text_findings import found_pairs
-from evenhand.repairs.text_fit import RepairStep, TextRepair, looks_of, text_repair
-from evenhand.repairs.text_lessons import Groups, spread
-from evenhand.repairs.text_repair import averaged_text_model, commonest_values, repair_text_network, text_scores
+from evenhand.repairs.text_material import FoundPair, NearWords, TextMaterial, found_pairs
+from evenhand.repairs.text_training import RepairStep, TextRepair, VariantGroups, looks_of, text_repair
 from evenhand.search.check import check
 from evenhand.search.text_space import SOURCE
 from evenhand.text.tokens import tokenize
@@ -197,7 +195,7 @@ def test_a_blind_repair_does_not_read_the_terms() -> None:
 def test_groups_are_variants_of_training_texts() -> None:
     """One member is the text itself; the others differ from it in the mention only."""
     of = material()
-    groups = Groups(of, QUICK)
+    groups = VariantGroups(of, QUICK)
     known = {" ".join(texts_of(of, text.words[:MOST_WORDS])) for text in of.mentioning}
     rng = np.random.default_rng(0)
     members, labels = groups.batch(rng)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import evenhand
 from evenhand.data.dataset import Dataset
-from evenhand.measures import rates
-from evenhand.measures.rates import row_batches
+from evenhand.measures import people
+from evenhand.measures.people import row_batches
 from evenhand.report.sentences import rows_of
 from evenhand.runs import audit as audit_module
 from evenhand.runs import deadline as deadline_module
@@ -91,7 +91,7 @@ class SlowAge(nn.Module):
 def test_an_audit_whose_limit_ends_the_check_says_so(
     clock: Clock, census: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rates, "ROWS_AT_A_TIME", 16_000)
+    monkeypatch.setattr(people, "ROWS_AT_A_TIME", 16_000)
     model = SlowAge(clock)
     found = evenhand.audit(
         census,

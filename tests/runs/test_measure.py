@@ -14,7 +14,7 @@ import evenhand
 from evenhand.cli.main import main
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.measures.rates import discriminatory_rows
+from evenhand.measures.people import discriminatory_rows
 from evenhand.models.network import FeedForward
 from evenhand.runs.measure import Measurement, measure_table
 from evenhand.search.space import TableSpace

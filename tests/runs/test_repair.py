@@ -17,7 +17,7 @@ from evenhand.measures.rates import Rate
 from evenhand.measures.verdict import Judged, Verdict
 from evenhand.models.classifier import Classifier
 from evenhand.models.loading import load_module
-from evenhand.repairs.table_methods import Workshop
+from evenhand.repairs.table import Workshop
 from evenhand.report.repair_sentences import sentences
 from evenhand.runs import table_repair as repair_run
 from evenhand.runs.repair import Repair

@@ -12,9 +12,8 @@ from torch import Tensor
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.measures.people import people_rates
+from evenhand.measures.people import data_rates, discriminatory_rows, people_rates
 from evenhand.measures.populations import Neighbourhood, Uniform
-from evenhand.measures.rates import data_rates, discriminatory_rows
 from evenhand.measures.sampling import sample_population
 from evenhand.methods.registry import METHODS, make_method
 from evenhand.models.classifier import Classifier

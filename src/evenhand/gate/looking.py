@@ -13,9 +13,9 @@ from evenhand.errors import EvenhandError
 from evenhand.gate.decision import Verdict, decide, looks, one_sided
 from evenhand.gate.pairs import NOBODY, ClearestMet
 from evenhand.gate.settings import CheckSettings, SearchBudget
-from evenhand.measures.as_they_are import check_people
+from evenhand.measures.people import all_words, check_people, data_rates, limit_words, row_batches, rows_for_people
 from evenhand.measures.populations import Neighbourhood, Uniform
-from evenhand.measures.rates import Rate, all_words, data_rates, limit_words, row_batches, rows_for_people
+from evenhand.measures.rates import Rate
 from evenhand.measures.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.adapters.base import person_reading

@@ -23,8 +23,8 @@ ROUNDING = 1e-12  # by which sums of weights may differ that are the same
 MOST_COMBINATIONS = 12  # of several attributes that are shown one by one; beyond, each attribute by itself
 
 
-class Look(NamedTuple):
-    """What one look at all variants of some samples says."""
+class VariantLabels(NamedTuple):
+    """The labels of all variants of some samples."""
 
     possible: Tensor  # (n,) false for samples that the schema calls impossible: they belong to no population
     hit: Tensor  # (n,) some variants get another label than others
@@ -33,7 +33,7 @@ class Look(NamedTuple):
     labels: Tensor  # (hits, variants) the label of each variant
 
 
-def look(model: Classifier, space: TableSpace, x: Tensor) -> Look:
+def label_variants(model: Classifier, space: TableSpace, x: Tensor) -> VariantLabels:
     """Ask the model once about all variants of (n, d) samples."""
     favourable = space.schema.label.favourable_code
     parts = []
@@ -47,7 +47,7 @@ def look(model: Classifier, space: TableSpace, x: Tensor) -> Look:
             possible = there.gather(1, own).squeeze(1)
             hit = possible & ((labels != labels.gather(1, own)) & there).any(dim=1)
         parts.append((possible, hit, (labels[hit] == favourable) & there[hit], there[hit], labels[hit]))
-    return Look(*(torch.cat(column) for column in zip(*parts, strict=True)))
+    return VariantLabels(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
 @dataclass

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.measures.direction import Look, Tally, look
+from evenhand.measures.direction import Tally, VariantLabels, label_variants
 from evenhand.measures.populations import Population
 from evenhand.measures.rates import Rate, clopper_pearson
 from evenhand.models.adapters.base import Adapter
@@ -166,10 +166,10 @@ def _draw(
     tally = Tally(space.variant_count, len(space.schema.label.values))
     batch = max(1, BATCH_ROWS // space.variant_count)
 
-    def looked(asked: Classifier, start: int) -> Look:
+    def looked(asked: Classifier, start: int) -> VariantLabels:
         numbers = torch.arange(start, min(start + batch, first + size), device=model.device)
         draws = Draws(seed, population.stream, numbers, population.per_sample, block_steps=1)
-        return look(asked, space, population.samples(draws.all_of(0)))
+        return label_variants(asked, space, population.samples(draws.all_of(0)))
 
     starts = range(first, first + size, batch)
     with closing(_in_threads(looked, model, starts)) as results:
@@ -182,7 +182,9 @@ def _draw(
     return tally, end
 
 
-def _in_threads(work: Callable[[Classifier, int], Look], model: Classifier, starts: range) -> Generator[Look]:
+def _in_threads(
+    work: Callable[[Classifier, int], VariantLabels], model: Classifier, starts: range
+) -> Generator[VariantLabels]:
     """The work's results in order, with a thread for each core; closed early, it drops what has not begun.
 
     torch's own threads bring nothing on small networks; a batch for each thread does. A module may keep things while
@@ -199,7 +201,7 @@ def _in_threads(work: Callable[[Classifier, int], Look], model: Classifier, star
         own.rows = 0
         idle.put(own)
 
-    def with_copy(start: int) -> Look:
+    def with_copy(start: int) -> VariantLabels:
         own = idle.get()
         try:
             return work(own, start)

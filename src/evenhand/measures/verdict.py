@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measures.as_they_are import check_people
-from evenhand.measures.direction import look
+from evenhand.measures.direction import label_variants
+from evenhand.measures.people import MOST_ROWS, check_people, data_rates, people_rate, rows_to_check
 from evenhand.measures.populations import Uniform
-from evenhand.measures.rates import MOST_ROWS, Rate, data_rates, people_rate, rows_to_check, share_of
+from evenhand.measures.rates import Rate, share_of
 from evenhand.measures.sampling import sample_population
 from evenhand.models.adapters.base import people_codes
 from evenhand.models.averaged import Averaged
@@ -139,7 +139,7 @@ class Judge:
         """How many of the possible ones among samples are discriminatory, counted as `evenhand measure` does."""
         if not len(x):
             return None
-        found = look(model, self.space, x)
+        found = label_variants(model, self.space, x)
         return Rate(population, int(found.hit.sum()), int(found.possible.sum()), self.confidence)
 
     def _people(self, model: Classifier) -> Rate | None:

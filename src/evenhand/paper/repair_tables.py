@@ -20,7 +20,7 @@ from evenhand.models.network import FeedForward
 from evenhand.paper.processes import Interrupted, Say, measure_all
 from evenhand.paper.repair_figures import TABLE_REPAIRS
 from evenhand.paper.table_figures import SEEDS, Pair
-from evenhand.repairs.table_methods import DEFAULT_STRENGTH, Repaired, Workshop
+from evenhand.repairs.table import DEFAULT_STRENGTH, Repaired, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.runs.interrupt import Stopped
 from evenhand.runs.repair import search_all

@@ -23,9 +23,8 @@ from evenhand.models.bounds import (
 )
 from evenhand.models.devices import one_thread
 from evenhand.models.text.recurrent import Recurrent
-from evenhand.repairs.text_data import MentionText, TextMaterial, Words, padded
-from evenhand.repairs.text_fit import TextRepair
-from evenhand.repairs.text_lessons import Groups
+from evenhand.repairs.text_material import MentionText, TextMaterial, Words, padded
+from evenhand.repairs.text_training import TextRepair, VariantGroups
 from evenhand.text.lexicon import Mention
 
 WORDS_AFTER = 40  # that are read behind a mention in training; a proof reads all
@@ -61,7 +60,7 @@ class CertifiedLesson:
     """The worst case over a growing box as the loss, mixed with the loss at the mention itself."""
 
     def __init__(self, material: TextMaterial, how: TextRepair) -> None:
-        self.material, self.how, self.groups = material, how, Groups(material, how)
+        self.material, self.how, self.groups = material, how, VariantGroups(material, how)
         rng = np.random.default_rng([how.seed, 3])
         self.held = [self._box(text, rng) for text in self.groups.held_texts]
 

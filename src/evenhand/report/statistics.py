@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.measures.direction import label_order
-from evenhand.measures.rates import PeopleFound
+from evenhand.measures.people import PeopleFound
 from evenhand.search.check import Checked
 from evenhand.search.recorder import PHASES, Findings
 from evenhand.search.space import TableSpace

@@ -21,7 +21,8 @@ from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measures.rates import PeopleFound, Rate, discriminatory_rows, rates_found
+from evenhand.measures.people import PeopleFound, discriminatory_rows, rates_found
+from evenhand.measures.rates import Rate
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.adapters.base import person_reading, reads_raw_values
 from evenhand.models.classifier import Classifier, Model

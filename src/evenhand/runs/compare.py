@@ -16,7 +16,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import write_json, write_text
 from evenhand.measures.diversity import SAMPLE, Diversity
-from evenhand.measures.rates import limit_words
+from evenhand.measures.people import limit_words
 from evenhand.methods.registry import METHODS, check_needs, make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread

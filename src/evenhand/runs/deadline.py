@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from evenhand.measures.rates import RANDOM_PART
+from evenhand.measures.people import RANDOM_PART
 from evenhand.runs.config import SearchConfig
 
 FOR_MODEL = 0.2  # of the time that is left when the model is tried

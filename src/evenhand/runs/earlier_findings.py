@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
-from evenhand.measures.direction import look
+from evenhand.measures.direction import label_variants
 from evenhand.measures.rates import Rate
 from evenhand.models.classifier import Classifier
 from evenhand.runs.audit import FINDINGS, SUMMARY
@@ -48,7 +48,7 @@ class EarlierFindings:
         codes, total = self._codes(seed)
         hits = 0
         for start in range(0, len(codes), FINDINGS_AT_A_TIME):
-            hits += len(look(model, space, space.samples(codes[start : start + FINDINGS_AT_A_TIME])).won)
+            hits += len(label_variants(model, space, space.samples(codes[start : start + FINDINGS_AT_A_TIME])).won)
             on_progress("findings", min(start + FINDINGS_AT_A_TIME, len(codes)), len(codes))
         return Rate(findings_words(self.folder, len(codes), total), hits, len(codes), confidence)
 

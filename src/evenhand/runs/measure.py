@@ -15,9 +15,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
 from evenhand.measures.direction import directions, label_directions
 from evenhand.measures.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
-from evenhand.measures.people import people_rates
+from evenhand.measures.people import limit_words, people_rates
 from evenhand.measures.populations import Neighbourhood, Population, Uniform
-from evenhand.measures.rates import limit_words
 from evenhand.measures.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread

@@ -3,7 +3,7 @@
 from typing import Any
 
 from evenhand.data.dataset import Dataset
-from evenhand.measures.group_rates import group_rates
+from evenhand.measures.groups import group_rates
 from evenhand.models.classifier import Classifier
 from evenhand.report.groups import groups_text
 from evenhand.report.words import joined

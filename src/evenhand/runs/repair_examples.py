@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
-from evenhand.measures.as_they_are import check_people
+from evenhand.measures.people import check_people
 from evenhand.measures.rates import share_of
 from evenhand.measures.verdict import held_out_weights
 from evenhand.models.adapters.base import reads_raw_values

@@ -19,7 +19,8 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing
 from evenhand.measures.choice import parse_conditions
-from evenhand.measures.rates import rows_for_people, rows_to_check, share_of
+from evenhand.measures.people import rows_for_people, rows_to_check
+from evenhand.measures.rates import share_of
 from evenhand.measures.verdict import Judge, Judged, held_out_weights
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
@@ -33,7 +34,7 @@ from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, network_files, save_network
 from evenhand.models.repaired import NewRows, RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
-from evenhand.repairs.table_methods import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Workshop
+from evenhand.repairs.table import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked

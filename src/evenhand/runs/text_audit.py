@@ -19,7 +19,8 @@ from torch import Tensor
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measures.rates import RANDOM_PART, Rate
+from evenhand.measures.people import RANDOM_PART
+from evenhand.measures.rates import Rate
 from evenhand.measures.similarity import Encoder, load_encoder
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import choose_device, one_thread

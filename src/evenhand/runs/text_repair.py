@@ -23,10 +23,9 @@ from evenhand.models.devices import one_thread
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text.loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
-from evenhand.repairs.text_data import FoundPair, TextMaterial
-from evenhand.repairs.text_findings import found_pairs
-from evenhand.repairs.text_fit import RepairStep, text_repair
-from evenhand.repairs.text_repair import averaged_text_model, repair_text_network
+from evenhand.repairs.text import averaged_text_model, repair_text_network
+from evenhand.repairs.text_material import FoundPair, TextMaterial, found_pairs
+from evenhand.repairs.text_training import RepairStep, text_repair
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked, TextAuditConfig
 from evenhand.runs.notebook_progress import shown_in_notebook, silent

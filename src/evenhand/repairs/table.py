@@ -1,4 +1,4 @@
-"""The repairs of networks for tables, each as a function of what they may learn from."""
+"""The repairs of networks for tables, and what trained ones minimise so that the variants of a person are alike."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,17 +11,95 @@ from torch.nn import functional
 from evenhand.choices import Vote
 from evenhand.errors import EvenhandError
 from evenhand.models.averaged import Averaged, population_weights
+from evenhand.models.bounds import feed_forward_margins, worst_logits
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.repairs.objectives import Blind, Certified, Pairing, usual_codes
-from evenhand.repairs.table_training import CrossEntropy, Material, Objective, blinded, fit
+from evenhand.repairs.table_training import CrossEntropy, Material, Objective, Scaled, blinded, fit
+from evenhand.repairs.votes import own_votes, pair_votes
 from evenhand.search.recorder import Findings
+from evenhand.search.space import TableSpace
 
+FEWEST_ANYWHERE = 256  # uniform samples in a batch; more where it has more rows
+RAMP = 0.5  # the share of training after which a certified box has its full size
 TRAINED = ("augment", "certified", "pairing", "blind")
 REPAIRS = (*TRAINED, "average")
 STRENGTHS = {"certified": (0.1, 1.0), "pairing": (0.1, 1.0, 3.0)}  # what a sweep tries
 DEFAULT_STRENGTH = {"certified": 1.0, "pairing": 3.0}
 OnStep = Callable[[str, float], None]  # what is trained, and the share of it that is done
+
+
+def usual_codes(space: TableSpace, x: Tensor) -> Tensor:
+    """(protected,) the commonest code of each protected attribute among samples (n, d)."""
+    return torch.stack([x[:, column].mode().values for column in space.protected])
+
+
+def _anywhere(space: TableSpace, rows: int, draws: torch.Generator) -> Tensor:
+    """As many samples as rows, or more, uniform over the domain."""
+    return space.uniform(torch.rand((max(rows, FEWEST_ANYWHERE), len(space.sizes)), generator=draws))
+
+
+@dataclass(frozen=True)
+class BlindObjective:
+    """Protected attributes are held at one value, in training as later in use."""
+
+    space: TableSpace
+    codes: Tensor  # (protected,)
+
+    def loss(self, network: Scaled, x: Tensor, y: Tensor, done: float, draws: torch.Generator) -> Tensor:  # noqa: ARG002 - an objective
+        """Cross-entropy of the blinded rows."""
+        x = x.clone()
+        x[:, self.space.protected] = self.codes
+        return functional.cross_entropy(network(x), y)
+
+
+@dataclass(frozen=True)
+class PairingObjective:
+    """Counterfactual logit pairing: the log-odds of a sample and of a random variant should not differ.
+
+    Some pairs are people of the batch; the others are uniform over the domain, where a search may go, too.
+    """
+
+    space: TableSpace
+    strength: float = 1.0
+
+    def loss(self, network: Scaled, x: Tensor, y: Tensor, done: float, draws: torch.Generator) -> Tensor:  # noqa: ARG002 - an objective
+        """Cross-entropy, plus the strength times the mean absolute difference of the pairs' log-probabilities."""
+        anywhere = _anywhere(self.space, len(x), draws)
+        samples = torch.cat([x, anywhere])
+        number = torch.randint(self.space.variant_count, (len(samples),), generator=draws)
+        logits = network(torch.cat([samples, self.space.with_combination(samples, number)]))
+        own, other = torch.split(functional.log_softmax(logits, dim=1), len(samples))
+        penalty: Tensor = (own - other).abs().mean()
+        return functional.cross_entropy(logits[: len(x)], y) + self.strength * penalty
+
+
+@dataclass(frozen=True)
+class CertifiedObjective:
+    """Interval bound propagation: the worst that any protected value could do, bounded from above, is trained on.
+
+    The box of protected values grows from the sample's own values to the whole domain in the first half of training.
+    Samples that are uniform over the domain take part; having no label, their bounds should be narrow.
+    """
+
+    space: TableSpace
+    strength: float = 1.0
+
+    def loss(self, network: Scaled, x: Tensor, y: Tensor, done: float, draws: torch.Generator) -> Tensor:
+        """Cross-entropy, plus the strength times the bound of the cross-entropy and the mean width of the bounds."""
+        share = min(1.0, done / RAMP)
+        anywhere = _anywhere(self.space, len(x), draws)
+        low, high = self._box(torch.cat([x, anywhere]), share)
+        margins = feed_forward_margins(network.network, network.scale(low), network.scale(high))
+        worst = functional.cross_entropy(worst_logits(margins[: len(x)], y), y)
+        width = -(margins + margins.transpose(1, 2)).mean()  # least of i above j plus least of j above i, turned round
+        plain = functional.cross_entropy(network(x), y)
+        return plain + self.strength * share * (worst + width)
+
+    def _box(self, x: Tensor, share: float) -> tuple[Tensor, Tensor]:
+        protected = self.space.kept == 0
+        low = torch.where(protected, x + share * (self.space.lower - x), x)
+        high = torch.where(protected, x + share * (self.space.upper - x), x)
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -62,17 +140,17 @@ class Workshop:
         """Protected attributes held at their commonest value, in training and in use."""
         space = self.material.space
         codes = usual_codes(space, self.material.rows(self.material.split[0])[0])
-        networks = self._trained("blind", Blind(space, codes))
+        networks = self._trained("blind", BlindObjective(space, codes))
         return Repaired("blind", [blinded(network, space.protected, codes) for network in networks])
 
     def pairing(self, strength: float) -> Repaired:
         """A penalty on the difference of scores between variants."""
-        networks = self._trained("pairing", Pairing(self.material.space, strength))
+        networks = self._trained("pairing", PairingObjective(self.material.space, strength))
         return Repaired("pairing", list(networks), {"strength": strength})
 
     def certified(self, strength: float) -> Repaired:
         """Training on bounds of what any protected value could do."""
-        networks = self._trained("certified", Certified(self.material.space, strength))
+        networks = self._trained("certified", CertifiedObjective(self.material.space, strength))
         return Repaired("certified", list(networks), {"strength": strength})
 
     def average(self) -> Repaired:
@@ -101,7 +179,7 @@ class Workshop:
             x = torch.tensor(findings.sample[chosen], dtype=torch.float32)
             pair = x.clone()
             pair[:, space.protected] = torch.tensor(findings.witness[chosen], dtype=torch.float32)
-            label = pair_votes(judges, x, pair) if judges else own_votes(self.original, self.material, x)
+            label = pair_votes(judges, x, pair) if judges else own_votes(space, self.original, x)
             extra = torch.cat([x, pair]), label.repeat(2)
             networks.append(self._fit("augment", CrossEntropy(), seed, extra))
         return Repaired("augment", list(networks), {"share": share, "vote": vote}, used)
@@ -122,22 +200,3 @@ class Workshop:
             self.on_step(what, (before + done / total) / self.repeats)
 
         return fit(self.material, objective, seed=seed, extra=extra, on_epoch=on_epoch).eval()
-
-
-def pair_votes(judges: list[Classifier], x: Tensor, pair: Tensor) -> Tensor:
-    """(n,) the label that most models give to most members of a pair; of equals the one with the higher mean score."""
-    said = [judge.outputs(member) for judge in judges for member in (x, pair)]
-    labels, scores = (torch.stack(parts, dim=1) for parts in zip(*said, strict=True))
-    return most_votes(labels, scores)
-
-
-def own_votes(model: Classifier, material: Material, x: Tensor) -> Tensor:
-    """(n,) the label that the model itself gives to most variants; of equals the one with the higher mean score."""
-    answers = material.space.answers(model, x)
-    return most_votes(answers.labels, answers.scores)
-
-
-def most_votes(labels: Tensor, scores: Tensor) -> Tensor:
-    """(n,) of labels (n, votes) with scores (n, votes, classes): the one with most votes, then with the best mean."""
-    count = functional.one_hot(labels, scores.shape[2]).sum(dim=1)
-    return (count + scores.mean(dim=1) / 2).argmax(dim=1)

@@ -15,13 +15,15 @@ from torch.nn import functional
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.devices import one_thread
 from evenhand.models.text.recurrent import Recurrent
-from evenhand.repairs.text_data import TextMaterial, Words, padded
+from evenhand.repairs.text_material import MentionText, NearWords, TextMaterial, Words, padded
 from evenhand.text.tokens import tokenize
 
 By = Literal["pairing", "augment", "certified", "blind"]
 CHECKS, CHECK_STEPS = 8, 40  # how often the validation part is looked at, at most, and after how many steps, at least
-VALIDATION_SHARE = 0.1  # of the training split, at most
+VALIDATION_SHARE = 0.1  # of what there is to learn from, at most
 POOL_BATCHES = 16  # texts of so many batches are sorted by length together
+VALIDATION_GROUPS = 200  # texts that mention the attribute, at most
+POOL_GROUPS = 8  # a batch of texts is chosen from so many times as many, so that they are of about one length
 
 
 @dataclass(frozen=True)
@@ -204,3 +206,48 @@ class _Plain:
         order = self.held[np.argsort(self.lengths[self.held], kind="stable")]
         parts = np.array_split(order, -(-len(order) // 1024))
         return torch.stack([self.loss(network, part) * len(part) for part in parts]).sum() / len(order)
+
+
+class VariantGroups:
+    """Texts that mention the attribute, each with some of its variants as one group."""
+
+    def __init__(self, material: TextMaterial, how: TextRepair) -> None:
+        self.material, self.how = material, how
+        self.near = NearWords(material) if how.moved_words else None
+        rng = np.random.default_rng([how.seed, 2])
+        texts = material.mentioning
+        order = rng.permutation(len(texts)).tolist()
+        held = min(VALIDATION_GROUPS, round(len(texts) * VALIDATION_SHARE))
+        self.fit = [texts[number] for number in order[held:]]
+        self.held_texts = [texts[number] for number in order[:held]]
+        self.held = [self.group(text, rng) for text in self.held_texts]
+        self.held_labels = torch.tensor([text.label for text in self.held_texts])
+
+    def group(self, text: MentionText, rng: np.random.Generator) -> list[Words]:
+        """A text, with or without near words in the place of others, in the words of several values.
+
+        Half of the time one mention changes, and half of the time all that name its value.
+        """
+        if self.near is not None and rng.random() < 0.5:
+            text = self.near.moved(text, int(rng.integers(1, self.how.moved_words + 1)), self.material.most_words, rng)
+        chosen = text.mentions[rng.integers(len(text.mentions))]
+        alike = [m for m in text.mentions if m.value == chosen.value]
+        values = self.material.values_of(alike) if rng.random() < 0.5 else []
+        if len(values) < 2:
+            alike, values = [chosen], self.material.values_of([chosen])
+        others = rng.permutation([value for value in values if value != chosen.value])
+        picked = [chosen.value, *np.resize(others, self.how.members - 1).tolist()]
+        return [self.material.with_value(text, alike, value) for value in picked]
+
+    def texts(self, rng: np.random.Generator) -> list[MentionText]:
+        """Random texts of about one length."""
+        count = min(self.how.group_rows, len(self.fit))
+        pool = rng.choice(len(self.fit), min(count * POOL_GROUPS, len(self.fit)), replace=False)
+        pool = pool[np.argsort([len(self.fit[number].words) for number in pool], kind="stable")]
+        first = rng.integers(len(pool) - count + 1)
+        return [self.fit[number] for number in pool[first : first + count]]
+
+    def batch(self, rng: np.random.Generator) -> tuple[list[list[Words]], Tensor]:
+        """Random groups and their labels."""
+        texts = self.texts(rng)
+        return [self.group(text, rng) for text in texts], torch.tensor([text.label for text in texts])

@@ -1,6 +1,7 @@
-"""The lessons of trained repairs: pairing with variants, learning from findings."""
+"""Repairs of recurrent classifiers of text: trained ones by lessons, and two that hold by construction."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -8,61 +9,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from evenhand.errors import EvenhandError
+from evenhand.models.devices import one_thread
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
+from evenhand.models.text.loading import RecurrentModel, RecurrentText
 from evenhand.models.text.recurrent import Recurrent
-from evenhand.repairs.text_data import FoundPair, MentionText, NearWords, TextMaterial, Words, padded
-from evenhand.repairs.text_fit import TextRepair
+from evenhand.repairs.text_certified import CertifiedLesson
+from evenhand.repairs.text_material import FoundPair, TextMaterial, Words, padded
+from evenhand.repairs.text_training import VALIDATION_SHARE, Lesson, RepairStep, TextRepair, VariantGroups, fine_tune
 
-VALIDATION_GROUPS = 200  # texts that mention the attribute, at most, and at most so large a share of them:
-VALIDATION_SHARE = 0.1
-POOL_GROUPS = 8  # a batch of texts is chosen from so many times as many, so that they are of about one length
-
-
-class Groups:
-    """Texts that mention the attribute, each with some of its variants as one group."""
-
-    def __init__(self, material: TextMaterial, how: TextRepair) -> None:
-        self.material, self.how = material, how
-        self.near = NearWords(material) if how.moved_words else None
-        rng = np.random.default_rng([how.seed, 2])
-        texts = material.mentioning
-        order = rng.permutation(len(texts)).tolist()
-        held = min(VALIDATION_GROUPS, round(len(texts) * VALIDATION_SHARE))
-        self.fit = [texts[number] for number in order[held:]]
-        self.held_texts = [texts[number] for number in order[:held]]
-        self.held = [self.group(text, rng) for text in self.held_texts]
-        self.held_labels = torch.tensor([text.label for text in self.held_texts])
-
-    def group(self, text: MentionText, rng: np.random.Generator) -> list[Words]:
-        """A text, with or without near words in the place of others, in the words of several values.
-
-        Half of the time one mention changes, and half of the time all that name its value.
-        """
-        if self.near is not None and rng.random() < 0.5:
-            text = self.near.moved(text, int(rng.integers(1, self.how.moved_words + 1)), self.material.most_words, rng)
-        chosen = text.mentions[rng.integers(len(text.mentions))]
-        alike = [m for m in text.mentions if m.value == chosen.value]
-        values = self.material.values_of(alike) if rng.random() < 0.5 else []
-        if len(values) < 2:
-            alike, values = [chosen], self.material.values_of([chosen])
-        others = rng.permutation([value for value in values if value != chosen.value])
-        picked = [chosen.value, *np.resize(others, self.how.members - 1).tolist()]
-        return [self.material.with_value(text, alike, value) for value in picked]
-
-    def texts(self, rng: np.random.Generator) -> list[MentionText]:
-        """Random texts of about one length."""
-        count = min(self.how.group_rows, len(self.fit))
-        pool = rng.choice(len(self.fit), min(count * POOL_GROUPS, len(self.fit)), replace=False)
-        pool = pool[np.argsort([len(self.fit[number].words) for number in pool], kind="stable")]
-        first = rng.integers(len(pool) - count + 1)
-        return [self.fit[number] for number in pool[first : first + count]]
-
-    def batch(self, rng: np.random.Generator) -> tuple[list[list[Words]], Tensor]:
-        """Random groups and their labels."""
-        texts = self.texts(rng)
-        return [self.group(text, rng) for text in texts], torch.tensor([text.label for text in texts])
+MOST_VALUES = 16  # that are averaged over: each costs a look at the text
+SCORED_ROWS = 1024
+Progress = Callable[[RepairStep], None]
 
 
-class Pairing:
+class PairingLesson:
     """Counterfactual logit pairing: the members of a group should get one log-odds.
 
     Which one is learned from the label and from the mean of what the network said about the members before: the texts
@@ -70,7 +30,7 @@ class Pairing:
     """
 
     def __init__(self, material: TextMaterial, how: TextRepair) -> None:
-        self.groups, self.table, self.how = Groups(material, how), material.table, how
+        self.groups, self.table, self.how = VariantGroups(material, how), material.table, how
         self.before, self.weight = material.network, material.class_weight
 
     def loss(self, network: Recurrent, progress: float, rng: np.random.Generator) -> Tensor:  # noqa: ARG002
@@ -98,7 +58,7 @@ def spread(logits: Tensor) -> Tensor:
     return 2 * (logits - logits.mean(dim=1, keepdim=True)).square().sum(dim=2).mean()
 
 
-class Augment:
+class AugmentLesson:
     """The paper's: findings are added to what is learned, both members of a pair with one label."""
 
     def __init__(self, material: TextMaterial, how: TextRepair) -> None:
@@ -128,7 +88,7 @@ class Augment:
         return self.strength * functional.cross_entropy(logits, labels, self.material.class_weight)
 
 
-class Nothing:
+class NoLesson:
     """No lesson: the network learns to read texts in another way."""
 
     def loss(self, network: Recurrent, progress: float, rng: np.random.Generator) -> Tensor:  # noqa: ARG002
@@ -138,3 +98,56 @@ class Nothing:
     def validation_loss(self, network: Recurrent) -> Tensor:  # noqa: ARG002
         """Nothing."""
         return torch.zeros(())
+
+
+def repair_text_network(
+    material: TextMaterial, how: TextRepair, on_step: Progress = lambda step: None
+) -> RecurrentModel | BlindModel:
+    """Fine-tune a network on training texts by pairing, augment, certified or blind; the given one stays as it is."""
+    name = f"repaired by {how.by}"
+    if how.by == "blind":
+        terms = terms_of(material.words)
+        network = fine_tune(material, how, NoLesson(), lambda words: without_terms(words, terms), on_step)
+        return BlindModel(name, network, material.vectors, material.most_words, material.words.name, terms)
+    network = fine_tune(material, how, _lesson(material, how), on_step=on_step)
+    return RecurrentModel(name, network, material.vectors, material.most_words)
+
+
+def _lesson(material: TextMaterial, how: TextRepair) -> Lesson:
+    if how.by == "augment":
+        return AugmentLesson(material, how)
+    return CertifiedLesson(material, how) if how.by == "certified" else PairingLesson(material, how)
+
+
+def averaged_text_model(material: TextMaterial, lexicon: str, most_values: int = MOST_VALUES) -> AveragedTextModel:
+    """The network's mean over the values that training texts mention most; no training.
+
+    `lexicon` is the name or the path of the lexicon that the attribute is from.
+    """
+    network, vectors, words = material.network, material.vectors, material.words
+    values = commonest_values(material, most_values)
+    name = "averaged over the values"
+    return AveragedTextModel(name, network, vectors, material.most_words, lexicon, words, values, material.ambiguous)
+
+
+def commonest_values(material: TextMaterial, most: int) -> tuple[int, ...]:
+    """The values with the most mentions in training texts, in the lexicon's order; of equal ones the earlier."""
+    count = Counter(mention.value for text in material.mentioning for mention in text.mentions)
+    every = range(len(material.words.values))
+    return tuple(sorted(sorted(every, key=lambda value: (-count[value], value))[:most]))
+
+
+@torch.no_grad()
+def text_scores(model: RecurrentText, texts: list[str], material: TextMaterial) -> Tensor:
+    """(n, classes) the probabilities that a model gives to texts as they are written."""
+    readings = [model.readings(text) for text in texts]
+    of = torch.repeat_interleave(torch.tensor([len(each) for each in readings]))
+    words = [material.numbers(reading) for each in readings for reading in each]
+    scores = torch.empty(len(words), model.network.shape["outputs"])
+    order = np.argsort([len(reading) for reading in words], kind="stable")
+    with one_thread(torch.device("cpu")):
+        for part in np.split(order, range(SCORED_ROWS, len(order), SCORED_ROWS)):
+            logits = model.network(*padded([words[row] for row in part], material.table))
+            scores[torch.from_numpy(part)] = logits.softmax(dim=1)
+    sums = torch.zeros(len(texts), scores.shape[1]).index_add_(0, of, scores)
+    return sums / torch.bincount(of, minlength=len(texts))[:, None]

@@ -1,4 +1,4 @@
-"""What a repair of a text classifier learns from: training texts, and their variants in the words of other values."""
+"""What a repair of a text classifier learns from: training texts, their variants for other values, and findings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,10 @@ from torch import Tensor
 
 from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.models.text.recurrent import Recurrent
+from evenhand.repairs.votes import own_votes
+from evenhand.search.text_space import SOURCE, TextSpace
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import Mention, ProtectedWords
 from evenhand.text.neighbours import neighbours
@@ -145,3 +148,24 @@ def padded(sequences: Sequence[Words], table: Tensor) -> tuple[Tensor, Tensor]:
     for row, words in enumerate(sequences):
         numbers[row, : len(words)] = words
     return table[torch.from_numpy(numbers)], torch.from_numpy(lengths)
+
+
+def found_pairs(space: TextSpace, model: TextClassifier, samples: Tensor, swaps: Tensor) -> list[FoundPair]:
+    """Findings (n, 2 + width) and their witnesses' swaps (n,) as words, each pair with one label.
+
+    The label is that of most of the sample's variants by the model's own votes, the sample's among them; where two
+    labels have as many votes, the one with the higher mean score. The paper asks several networks instead.
+    """
+    pairs: list[FoundPair] = []
+    for at in torch.split(torch.arange(len(samples)), space.chunks(samples, model.chunk_rows)):
+        x = samples[at]
+        labels = own_votes(space, model, x)
+        texts, witnesses = _words(space, x), _words(space, space.with_combination(x, swaps[at]))
+        pairs += map(FoundPair, texts, witnesses, labels.tolist())
+    return pairs
+
+
+def _words(space: TextSpace, x: Tensor) -> list[list[str]]:
+    units = space.inputs(x)[:, 1:].cpu().numpy().astype(np.int32)
+    sources = x[:, SOURCE].tolist()
+    return [tokenize(space.texts.render(source, row)).words for source, row in zip(sources, units, strict=True)]
