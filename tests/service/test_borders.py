@@ -108,7 +108,7 @@ def test_numbers_of_thousands_of_digits_are_mistakes(client: TestClient, sqlite_
     fields = {"csrf": "a" * 43, "by": "average"}
     for name in ("repeats", "seeds", "steps"):
         page = sound(client.post(f"/runs/{run.id}/repair", data=fields | {name: HUGE}), 400)
-        assert "Write a whole number" in page
+        assert "write a whole number" in page
     fields = {"csrf": "a" * 43, "precision": "usual", "confidence": "0.95"}
     assert "whole number" in sound(client.post(f"/runs/{run.id}/measure", data=fields | {"changes": HUGE}), 400)
     new = {"csrf": "a" * 43, "data": "census", "protected": "sex", "model": "builtin", "effort": "own", "seeds": HUGE}

@@ -173,7 +173,7 @@ def test_an_audit_of_built_in_data_is_asked_for(visitor: Visitor, sqlite_service
 def test_a_threshold_and_a_poor_model_are_asked_for(visitor: Visitor, sqlite_service: Service) -> None:
     fields = {"data": "census", "protected": ["sex"], "model": "builtin", "effort": "quick", "output": "auto"}
     text = sound(visitor.send("/new/model", fields | {"threshold": "1.5", "accept_poor_model": "yes"}), 400)
-    assert 'id="error-threshold">Threshold: write a number from 0.001 to 0.999.' in text
+    assert 'id="error-threshold">Threshold: write a number above 0 and below 1.' in text
     assert re.search(r'name="accept_poor_model" value="yes" checked', text)
     where = visitor.sent("/new/model", fields | {"threshold": "0.3", "accept_poor_model": "yes"})
     run = sqlite_service.runs.get(where.removeprefix("/runs/"))

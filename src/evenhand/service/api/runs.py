@@ -15,6 +15,7 @@ from evenhand.service.api.answers import ChangedSetting, ComparedRuns, Figure, R
 from evenhand.service.api.caller import ID, After, Caller, CurrentCaller, Id, Limit, cursor_of, read_cursor
 from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.requests import (
+    NOUNS,
     AuditRequest,
     Kind,
     MeasureRequest,
@@ -64,25 +65,25 @@ def requeue_run(caller: Caller, run_id: str) -> Run:
         return caller.service.runs.resume(run_id, caller.project, check=hold)
 
 
-def worker_can_do(run: Run) -> bool:
-    """Whether a worker could do it: a run of a terminal may name files that only the terminal has."""
+def worker_request(run: Run) -> Request | None:
+    """The request of a run that a worker could do; None: it was made in a terminal, with files only that has."""
     try:
-        request_of(run.kind, run.config)
+        return request_of(run.kind, run.config)
     except EvenhandError:
-        return False
-    return True
+        return None
 
 
-def from_audit(caller: Caller, run_id: str, kind: str) -> tuple[Run, dict[str, Any]]:
-    """An audit that a repair or a measurement begins from, with its data, model and protected attributes."""
+def audit_settings(caller: Caller, run_id: str, kind: str) -> tuple[Run, dict[str, Any]]:
+    """An audit that a repair or a measurement begins from, and what it passes on: data, model, protected attributes."""
     audit = caller.run(run_id)
     if audit.kind != "audit":
-        raise ApiError("conflict", f"The run {run_id} is a {audit.kind}. A {kind} begins from an audit.")
-    if not worker_can_do(audit):
+        raise ApiError("conflict", f"The run {run_id} is a {NOUNS[audit.kind]}. A {NOUNS[kind]} begins from an audit.")
+    request = worker_request(audit)
+    if request is None:
         raise ApiError(
             "conflict", f"The run {run_id} was made in a terminal, with files that the service does not have."
         )
-    return audit, request_of("audit", audit.config).model_dump(include=set(Request.model_fields))
+    return audit, request.model_dump(include=set(Request.model_fields))
 
 
 def _asker(caller: Caller) -> str | None:
@@ -285,7 +286,7 @@ def measure_run(caller: CurrentCaller, run_id: Id, body: MeasureWishes) -> RunAn
 
 
 def _from_audit(caller: Caller, run_id: str, kind: Kind, body: RepairWishes | MeasureWishes) -> RunAnswer:
-    audit, same = from_audit(caller, run_id, "repair" if kind == "repair" else "measurement")
+    audit, settings = audit_settings(caller, run_id, kind)
     wishes: dict[str, Any] = body.model_dump(exclude={"title"})
-    run = create_run(caller, kind, request_of(kind, same | wishes), body.title, audit)
+    run = create_run(caller, kind, request_of(kind, settings | wishes), body.title, audit)
     return run_answer(run, whole=caller.may("admin"))

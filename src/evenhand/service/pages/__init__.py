@@ -8,18 +8,17 @@ from evenhand.service.pages import (
     administration,
     comparing,
     exploring,
+    follow_ups,
     lists,
-    measuring,
     new_audit,
     new_data,
-    repairing,
     run_pages,
 )
 from evenhand.service.pages.view import Static, problem_page
 from evenhand.service.settings import Service
 
 PARTS = (
-    lists, new_data, new_audit, run_pages, exploring, repairing, measuring, comparing, account, administration,
+    lists, new_data, new_audit, run_pages, exploring, follow_ups, comparing, account, administration,
 )  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from evenhand.errors import EvenhandError
 from evenhand.service.api.caller import tell
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.identity import address_of, forget, remember, session_of
-from evenhand.service.pages.view import CurrentView, Form, View, field_of, redirect, router
+from evenhand.service.pages.forms import Form, field_of
+from evenhand.service.pages.view import CurrentView, View, redirect, router
 from evenhand.service.storage.accounts import Accounts
 from evenhand.service.storage.passwords import MOST_WAITING, SignInRefused, TooBusy, TooManyTries
 from evenhand.service.storage.projects import ROLES, Person, Role

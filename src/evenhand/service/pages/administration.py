@@ -11,7 +11,8 @@ from evenhand.service.api.access import ACTIONS
 from evenhand.service.api.caller import tell
 from evenhand.service.api.errors import errors_as
 from evenhand.service.pages.account import about_token, person_here, token_rows
-from evenhand.service.pages.view import CurrentView, Deletion, Form, View, field_of, link, redirect, router
+from evenhand.service.pages.forms import Form, field_of
+from evenhand.service.pages.view import CurrentView, Deletion, View, link, redirect, router
 from evenhand.service.settings import DEFAULT_PROJECT
 from evenhand.service.storage.projects import person_of
 from evenhand.service.storage.tables import Project, User

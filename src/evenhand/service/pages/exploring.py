@@ -9,7 +9,7 @@ from fastapi import Response
 from evenhand.data.schema import Schema
 from evenhand.report.pairs import FROM_NOBODY, PairCard, PairSide
 from evenhand.service.api.errors import ApiError, errors_as
-from evenhand.service.api.runs import worker_can_do
+from evenhand.service.api.runs import worker_request
 from evenhand.service.findings import Filters, Finding, FindingsIndex
 from evenhand.service.pages.data import schema_of_run
 from evenhand.service.pages.view import CurrentView, View, link, router
@@ -64,7 +64,8 @@ def explore(
             (_card(one, index, schema, unread), first + place, one.gap) for place, one in enumerate(found.rows)
         ],
         fields=_fields(index, schema, values), labels=_labels(index, schema), phases=PHASES, chosen=chosen,
-        gap_error=gap_error, repairable=run.state == "done" and worker_can_do(run), filtered=wanted != Filters(),
+        gap_error=gap_error, filtered=wanted != Filters(),
+        repairable=run.state == "done" and worker_request(run) is not None,
         next=link(address, after=found.after, first=first + len(found.rows), **query) if onward else None,
         begin=link(address, **query),
     )  # fmt: skip

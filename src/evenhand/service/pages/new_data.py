@@ -18,7 +18,8 @@ from evenhand.service.pages.data import (
     with_choices,
     with_title,
 )
-from evenhand.service.pages.view import CurrentView, Form, View, field_of, fields_of, files_of, link, redirect, router
+from evenhand.service.pages.forms import Form, field_of, fields_of, files_of
+from evenhand.service.pages.view import CurrentView, View, link, redirect, router
 from evenhand.service.pages.words import builtin_titles
 from evenhand.service.storage.tables import DataFile
 

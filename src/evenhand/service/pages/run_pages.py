@@ -9,12 +9,12 @@ from evenhand.errors import EvenhandError
 from evenhand.report.charts import growth_points
 from evenhand.report.groups import group_tables
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.sentences import STOPPED, is_not_tested, within_words
-from evenhand.report.words import joined
+from evenhand.report.sentences import STOPPED, is_not_tested, label_pair_texts, measured_parts, within_words
+from evenhand.report.words import interval_text, joined, percent
+from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.errors import ApiError
-from evenhand.service.api.runs import requeue_run, worker_can_do
+from evenhand.service.api.runs import requeue_run, worker_request
 from evenhand.service.pages.data import TERMINAL, data_name, model_name
-from evenhand.service.pages.measuring import measured_values
 from evenhand.service.pages.new_audit import settings_link
 from evenhand.service.pages.view import CurrentView, Deletion, View, redirect, router
 from evenhand.service.pages.words import (
@@ -29,6 +29,7 @@ from evenhand.service.pages.words import (
 from evenhand.service.storage.runs import OVER, STATES
 from evenhand.service.storage.tables import Event, Run
 
+PEOPLE = ("held_out", "train")  # rows of the data: those that the model has not learned from first
 MOST_EVENTS = 500
 MOST_CHILDREN = 100
 RATES = (("uniform", "whole domain"), ("people", "held-out people"), ("remaining", "findings that remain"))
@@ -109,6 +110,76 @@ def _deletion(run: Run) -> Deletion:
     return Deletion("/runs", f"/runs/{run.id}", run.title, words)
 
 
+@pages.get("/runs/{run_id}/rates.json")
+def rates(view: CurrentView, run_id: str, at: int = 0) -> Response:
+    """The rates of one part of a measurement, as a chart."""
+    summary = view.summary(view.run(run_id)) or {}
+    found = measured_parts(summary)[at : at + 1] if "measured" in summary and at >= 0 else []
+    groups = [
+        {
+            "name": _short(summary)[rate["name"]],
+            "bars": [{"name": percent(rate["rate"], 2), "share": rate["rate"], "interval": rate["interval"]}],
+        }
+        for measured in found
+        for rate in measured["populations"]
+    ]
+    title = f"Rates, changing {joined(found[0]['protected'])}" if found else "Rates"
+    return JSONResponse({"title": title, "groups": groups})
+
+
+def _measured_values(summary: dict[str, Any]) -> dict[str, Any]:
+    """What the page of a measurement shows: each part in words and as tables, then the groups."""
+    tested = measured_parts(summary)
+    parts = [_part(summary, measured) for measured in tested]
+    rest = tables_of(summary | {"measured": [], "notes": []})
+    drawn = sum(rate.get("drawn", rate["samples"]) for one in tested for rate in one["populations"])
+    return {"parts": parts, "rest": rest, "precision": _precision(summary["config"]), "drawn": drawn}
+
+
+def _precision(config: dict[str, Any]) -> str:
+    words = f"intervals of {100 * config['confidence']:g}% confidence"
+    if "half_width" not in config:
+        return words
+    return f"{words} that are at most {200 * config['half_width']:g} percentage points wide"
+
+
+def _part(summary: dict[str, Any], measured: dict[str, Any]) -> dict[str, Any]:
+    """What was found by changing some attributes."""
+    names, populations = joined(measured["protected"]), measured["populations"]
+    alone = summary | {"measured": [measured], "findings": None, "groups": [], "notes": []}
+    by_name = {rate["name"]: rate for rate in populations}
+    leading = next((by_name[name] for name in (*PEOPLE, "uniform") if name in by_name), None)
+    return {
+        "name": names + (" together" if len(measured["protected"]) > 1 else ""),
+        "leading": leading,
+        "leading_name": "" if leading is None else _short(summary)[leading["name"]],
+        "leading_sentence": "" if leading is None else _sentence(leading, measured["protected"], summary),
+        "sentences": [_sentence(rate, measured["protected"], summary) for rate in populations],
+        "tables": tables_of(alone) if populations else [],
+    }
+
+
+def _sentence(rate: dict[str, Any], names: list[str], summary: dict[str, Any]) -> str:
+    """A rate in words: whose, of how many, with which interval, and who is favoured."""
+    who = rate["population"] if rate["name"].startswith(PEOPLE) else f"samples drawn from {rate['population']}"
+    words = (
+        f"Of {rate['samples']:,} {who}, {rate['discriminatory']:,} get another decision when nothing but "
+        f"{joined(names)} {'are' if len(names) > 1 else 'is'} changed: {percent(rate['rate'], 2)} "
+        f"({rate['confidence']:.0%} interval {interval_text(rate['interval'])})."
+    )
+    if rate.get("label_pairs"):
+        return " ".join([words, *(text for pair in rate["label_pairs"] for text in label_pair_texts(pair))])
+    favoured = [one for one in rate["direction"] if one["favoured"] is not None]
+    return words + "".join(
+        f" Among these, ‘{summary['favourable']}’ goes most often to {one['favoured']}, least often to {one['loses']}."
+        for one in favoured
+    )
+
+
+def _short(summary: dict[str, Any]) -> dict[str, str]:
+    return TEXT_SHORT if summary.get("domain") == "text" else SHORT
+
+
 def _live(view: View, run: Run) -> dict[str, Any]:
     events = view.service.runs.events(run.id, limit=MOST_EVENTS)
     return {
@@ -138,9 +209,11 @@ def _over(view: View, run: Run) -> dict[str, Any]:
         return values
     values["protected_words"] = joined(summary["protected"])
     values["not_tested"] = is_not_tested(summary)
-    values["from_here"] = run.kind == "audit" and run.state == "done" and worker_can_do(run)  # a repair, a measurement
+    values["from_here"] = (
+        run.kind == "audit" and run.state == "done" and worker_request(run) is not None
+    )  # a repair, a measurement
     if run.kind == "measure":
-        values |= measured_values(summary)
+        values |= _measured_values(summary)
     elif texts:
         values["headline"] = (run.result or {}).get("headline", "")
     elif run.kind == "audit":

@@ -12,12 +12,12 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.datastructures import FormData, UploadFile
 
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
 from evenhand.service.api.caller import Caller, CurrentCaller
+from evenhand.service.pages.forms import number_limits
 from evenhand.service.pages.words import FILE_WORDS, FILTERS, STATE_WORDS
 from evenhand.service.settings import Service
 from evenhand.service.storage.runs import OVER
@@ -144,6 +144,7 @@ def environment() -> Environment:
     made.filters |= FILTERS
     made.globals |= {
         "link": link,
+        "number_limits": number_limits,
         "static": static_address,
         "state_words": STATE_WORDS,
         "version": evenhand.__version__,
@@ -154,35 +155,6 @@ def environment() -> Environment:
 def redirect(address: str) -> RedirectResponse:
     """After a form: the page to look at next, by GET."""
     return RedirectResponse(address, status_code=303)
-
-
-async def _form(request: Request) -> FormData:
-    """The form, which was read and whose token was checked before any route was asked."""
-    return await request.form()
-
-
-Form = Annotated[FormData, Depends(_form)]
-
-
-def field_of(form: FormData, name: str) -> str:
-    """A field of a form as text; empty where it is not there."""
-    value = form.get(name)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def fields_of(form: FormData, name: str) -> list[str]:
-    """All values of a field that may come several times."""
-    return [value for value in form.getlist(name) if isinstance(value, str)]
-
-
-def is_short_number(text: str) -> bool:
-    """Whether a text is a whole number that nothing would choke on: Python refuses to read thousands of digits."""
-    return text.isascii() and text.isdecimal() and len(text) <= 9
-
-
-def files_of(form: FormData, name: str) -> list[UploadFile]:
-    """The files that were chosen; a browser sends one without a name where none was."""
-    return [value for value in form.getlist(name) if isinstance(value, UploadFile) and value.filename]
 
 
 def problem_page(request: Request, status: int, what: str, message: str) -> Response:

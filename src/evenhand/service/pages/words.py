@@ -59,6 +59,14 @@ OUTPUT_WORDS = (
 )
 
 
+SETTINGS = {  # of a request, as forms and the page of a run name them
+    "by": "Repair by", "method": "Method", "seeds": "People to start from", "steps": "Steps around each finding",
+    "repeats": "Networks trained", "max_seconds": "Time limit", "half_width": "Half the width of intervals",
+    "confidence": "Confidence", "changes": "Columns changed in the neighbourhood", "inputs": "Model reads",
+    "output": "Model answers", "threshold": "Threshold", "within": "Compared within", "seed": "Seed",
+}  # fmt: skip
+
+
 def moment(at: datetime) -> str:
     """16 Nov 2026, 05:05 UTC."""
     at = at.astimezone(UTC)
@@ -135,15 +143,7 @@ def requested(run: Run, data: str, model: str) -> list[tuple[str, str]]:
         ("Model", model),
         ("Protected", joined(config.get("protected") or ["what the schema marks"])),
     ]
-    names = (
-        ("by", "Repair by"), ("method", "Method"), ("seeds", "People to start from"),
-        ("steps", "Steps around each finding"), ("repeats", "Networks trained"), ("max_seconds", "Time limit"),
-        ("half_width", "Half the width of intervals"), ("confidence", "Confidence"),
-        ("changes", "Columns changed in the neighbourhood"),
-        ("inputs", "Model reads"), ("output", "Model answers"),
-        ("threshold", "Threshold"), ("within", "Compared within"), ("seed", "Seed"),
-    )  # fmt: skip
-    for key, name in names:
+    for key, name in SETTINGS.items():
         value = config.get(key)
         if value is not None and value != {}:
             facts.append((name, _shown(key, value)))
