@@ -121,7 +121,7 @@ def test_an_audit_of_what_is_not_read_says_so_first_and_has_the_groups() -> None
     assert audit._repr_html_().index("cannot find anything") < audit._repr_html_().index("accuracy on data")
     page = (audit.folder / "report.html").read_text()
     assert page.index("<h1>Not tested") < page.index("cannot find anything") < page.index("<table")
-    assert "Success rate" not in page
+    assert "Share of generated samples" not in page
 
 
 def test_every_command_says_it_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,18 +8,13 @@ import pandas as pd
 import pytest
 
 from evenhand.report.commands import audit_command
+from evenhand.report.flips import Flip, Flips, flip_matrix
 from evenhand.report.limits import text_limits
 from evenhand.report.notebook import audit_html
-from evenhand.report.page import value_matrix, write_report
+from evenhand.report.page import MOST_MATRIX_VALUES, write_report
 from evenhand.report.pairs import PairCard, card_of, text_example
 from evenhand.report.sentences import example_lines, headline, rows_of
-from evenhand.report.text_statistics import (
-    TextFinding,
-    TextFlips,
-    ValueFlip,
-    asked_label,
-    read_text_statistics,
-)
+from evenhand.report.text_statistics import TextFinding, read_text_statistics
 from tests.report.test_report import Page
 from tests.worlds.text_report import (
     UNSAFE,
@@ -49,7 +44,7 @@ def test_page_says_what_was_found(frame: pd.DataFrame, tmp_path: Path) -> None:
     text = page_of(frame, tmp_path).text
     for words in (
         "240 findings when words of religion are exchanged: Small comments",
-        "Of held-out texts of small that mention religion, 3 of 60 get another label as they are "
+        "Of held-out texts of small that mention religion, 3 of 60 get another decision as they are "
         "(5.00%; 95% interval 1.04% to 13.92%).",
         "12 seeds × 10 global iterations, then 30 local steps from each finding; the whole budget was used",
         "240 training texts and 60 held-out texts mention religion",
@@ -123,7 +118,7 @@ def test_a_replaced_strong_word_is_blurred_in_the_table_too(tmp_path: Path) -> N
 
 
 def shown_card(found: TextFinding, summary: dict[str, Any]) -> PairCard:
-    return card_of(text_example(found, summary), asked_label(summary))
+    return card_of(text_example(found, summary), "not toxic")
 
 
 def test_card_puts_the_favoured_member_first_and_scores_one_class() -> None:
@@ -200,17 +195,25 @@ def test_without_a_favourable_label_none_is_claimed(frame: pd.DataFrame, tmp_pat
     assert "one member got ‘toxic’ and the other did not" in page.text
 
 
-def test_three_classes_leave_pairs_without_a_direction(tmp_path: Path) -> None:
+def test_three_classes_are_told_by_pairs_of_decisions(tmp_path: Path) -> None:
     frame = made_findings(40, 5)
     frame.loc[frame.index[:15], ["label", "witness_label"]] = ["spam", "toxic"]
-    statistics = read_text_statistics(write_findings(tmp_path / "f.parquet", frame), "not toxic")
+    classes = ["not toxic", "spam", "toxic"]
+    statistics = read_text_statistics(write_findings(tmp_path / "f.parquet", frame), classes, "not toxic")
     assert statistics.flips.neither == 15
-    page = page_of(frame, tmp_path, dataset={"classes": ["not toxic", "spam", "toxic"]})
-    assert "In 15 further findings neither member got" in page.text
+    assert {(of.label, of.instead_of): of.findings for of in statistics.flips.by_labels} == {
+        ("not toxic", "toxic"): 25,
+        ("toxic", "spam"): 15,
+    }
+    page = page_of(frame, tmp_path, dataset={"classes": classes})
+    assert "‘toxic’ instead of ‘spam’ (15 findings): most often" in page.text
+    assert "‘not toxic’ instead of ‘toxic’ (25 findings): most often" in page.text
 
 
 def test_matrix_totals_are_the_findings(findings: Path, frame: pd.DataFrame) -> None:
-    matrix = value_matrix(read_text_statistics(findings, "not toxic").flips, VALUES)
+    matrix = flip_matrix(
+        read_text_statistics(findings, ["not toxic", "toxic"], "not toxic").flips, VALUES, MOST_MATRIX_VALUES
+    )
     assert matrix is not None
     assert matrix.total == sum(matrix.column_totals) == len(frame)
     assert all(row[place] == 0 for place, row in enumerate(matrix.cells))
@@ -218,8 +221,8 @@ def test_matrix_totals_are_the_findings(findings: Path, frame: pd.DataFrame) -> 
 
 def test_many_values_make_lists_and_few_of_many_a_matrix(frame: pd.DataFrame, tmp_path: Path) -> None:
     many = [f"country {number}" for number in range(160)]
-    few = TextFlips([ValueFlip(many[3], many[150], 7)], 0)
-    matrix = value_matrix(few, many)
+    few = Flips([Flip(many[3], many[150], 7)], 0)
+    matrix = flip_matrix(few, many, MOST_MATRIX_VALUES)
     assert matrix is not None
     assert matrix.names == [many[3], many[150]]
     assert matrix.cells == [[0, 7], [0, 0]]
@@ -244,7 +247,7 @@ def test_headline_has_population_interval_and_budget(frame: pd.DataFrame) -> Non
     summary = made_summary(frame)
     assert headline(summary) == (
         "small, exchanging words of religion: 240 findings among 400 generated texts (60.0%), from 12 of 12 seeds. "
-        "Of held-out texts of small that mention religion, 3 of 60 get another label as they are "
+        "Of held-out texts of small that mention religion, 3 of 60 get another decision as they are "
         "(5.00%; 95% interval 1.04% to 13.92%)."
     )
     assert "as they are" not in headline(summary | {"data_rate": {}})

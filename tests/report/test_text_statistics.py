@@ -148,6 +148,9 @@ def test_other_words_are_not_strong(text: str) -> None:
     assert not has_strong_words(text)
 
 
+CLASSES = ["not toxic", "toxic"]
+
+
 # Statistics
 
 
@@ -160,7 +163,7 @@ def test_flips_equal_slow_ones(
     for row in frame.to_dict("records"):
         pair = (row["value"], row["witness_value"])
         expected[pair if row["label"] == "not toxic" else pair[::-1]] += 1
-    statistics = read_text_statistics(findings, "not toxic")
+    statistics = read_text_statistics(findings, CLASSES, "not toxic")
     assert {(flip.favoured, flip.disfavoured): flip.findings for flip in statistics.flips.pairs} == expected
     assert [flip.findings for flip in statistics.flips.pairs] == sorted(expected.values(), reverse=True)
     assert statistics.findings == statistics.flips.total == len(frame)
@@ -179,7 +182,7 @@ def test_clearest_has_one_finding_of_each_seed(
     gap = (frame["score"].astype("float64") - frame["witness_score"].astype("float64")).abs()
     slow = frame.assign(clarity=gap + closeness - statistics_module.CHANGE_COST * frame["l0"])
     slow = slow.sort_values(["phase", "clarity"], ascending=[True, False]).drop_duplicates("seed_row")
-    clearest = read_text_statistics(findings, "not toxic").clearest
+    clearest = read_text_statistics(findings, CLASSES, "not toxic").clearest
     assert [found.seed_row for found in clearest] == slow["seed_row"].tolist()
     assert sorted(Counter(found.phase for found in clearest).items()) == [("global", 10), ("local", 2)]
     for column in ("phase", "text", "witness", "original", "value", "label", "l0"):
@@ -189,9 +192,9 @@ def test_clearest_has_one_finding_of_each_seed(
 
 
 def test_few_texts_are_read_where_there_are_many_seeds(findings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    all_of_them = read_text_statistics(findings, "toxic").clearest
+    all_of_them = read_text_statistics(findings, CLASSES, "toxic").clearest
     monkeypatch.setattr(statistics_module, "MOST_TEXTS", 3)
-    assert read_text_statistics(findings, "toxic").clearest == all_of_them[:3]
+    assert read_text_statistics(findings, CLASSES, "toxic").clearest == all_of_them[:3]
 
 
 def test_examples_take_values_in_turn_and_strong_words_last() -> None:

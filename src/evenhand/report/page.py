@@ -1,17 +1,20 @@
 """The report of an audit: one HTML file that needs no network and explains itself."""
 
+import math
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from evenhand.data.dataset import Dataset
+from evenhand.data.schema import Schema
 from evenhand.files import write_text
 from evenhand.report.charts import growth_chart, growth_points, rate_bar, share_bars
 from evenhand.report.commands import audit_command, from_python
-from evenhand.report.flips import MOST_PAIRS, Matrix, PairRow, flip_matrix, label_rows, pair_rows, spread_rows
+from evenhand.report.flips import Codes, asked_class, flip_matrix, flip_parts
 from evenhand.report.groups import COLUMNS, group_rows
 from evenhand.report.limits import text_limits
 from evenhand.report.pairs import card_of, table_cards, text_example
@@ -21,6 +24,7 @@ from evenhand.report.sentences import (
     agreement_text,
     budget_text,
     by_phase,
+    findings_by_phase,
     found_share,
     inputs_text,
     is_about_texts,
@@ -39,22 +43,20 @@ from evenhand.report.sentences import (
     warning_rows,
     within_words,
 )
-from evenhand.report.statistics import Statistics, statistics_of
+from evenhand.report.statistics import Spread, Statistics, statistics_of
 from evenhand.report.text_marks import has_strong_words
 from evenhand.report.text_statistics import (
     ReplacedWord,
-    TextFlips,
     TextStatistics,
-    asked_label,
     choose_examples,
-    read_text_statistics,
     replaced_words,
+    text_statistics_of,
 )
 from evenhand.report.words import counted, interval_text, joined, moment, percent
 
 TEXT_EXAMPLES = 12
+MOST_MATRIX_COMBINATIONS = 12
 MOST_MATRIX_VALUES = 16  # column heads are written upwards, so that more fit than in a table's report
-MOST_VALUES = 20
 MOST_WORDS = 20
 
 MEASURES = {
@@ -83,11 +85,11 @@ def write_report(path: Path, summary: dict[str, Any], findings: Path, data: Data
 def render(summary: dict[str, Any], findings: Path, data: Dataset | None = None) -> str:
     """The page as text."""
     if is_about_texts(summary):
-        texts = read_text_statistics(findings, asked_label(summary))
-        return template("text_report.html.j2").render(**_of_both(summary), **_of_texts(summary, texts))
+        parts = _of_texts(summary, text_statistics_of(summary, findings))
+        return template("text_report.html.j2").render(**_of_both(summary), **parts)
     assert data is not None  # findings of a table are codes
-    statistics = statistics_of(summary, findings, data)
-    return template("report.html.j2").render(**_of_both(summary), **_of_table(summary, statistics, data))
+    parts = _of_table(summary, statistics_of(summary, findings, data), data)
+    return template("table_report.html.j2").render(**_of_both(summary), **parts)
 
 
 @cache
@@ -112,88 +114,17 @@ def _of_both(summary: dict[str, Any]) -> dict[str, Any]:
         "search": summary["search"],
         "warnings": warning_rows(summary),
         "not_tested": is_not_tested(summary),
+        "main_rate": main_rate(summary),
         "found_share": found_share(summary),
         "rates": _rates(summary),
-        "budget": budget_text(summary),
+        "groups": [(figures, group_rows(figures)) for figures in summary.get("groups", [])],
+        "group_columns": COLUMNS,
         "stopped": STOPPED[summary["search"]["stopped"]],
         "method": method_text(summary),
         "growth": growth_points(summary),
         "command": audit_command(summary),
         "from_python": from_python(summary),
         "started": moment(summary["started"]),
-    }
-
-
-def _of_table(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> dict[str, Any]:
-    """What only a page about a table says."""
-    schema, model = data.schema, summary["model"]
-    protected = schema.protected_indices(summary["protected"])
-    found = {
-        "schema": schema,
-        "protected": joined([schema.attributes[index].title for index in protected]),
-        "several": len(protected) > 1,
-        "goal": schema.label.text(schema.label.favourable_code),
-        "goal_is_favourable": schema.label.favourable is not None,
-        "offers": offers_text(model),
-        "reads": inputs_text(model) if "inputs" in model else "",
-        "unread": model.get("unread", {}),
-        "unread_words": unread_text(model.get("unread", {})),
-        "within": within_words(summary),
-        "groups": [(figures, group_rows(figures)) for figures in summary.get("groups", [])],
-        "group_columns": COLUMNS,
-        "rules": [rule.words for rule in schema.rules],
-        "limited": [
-            limit_text(a)
-            for a in schema.attributes
-            if not a.protected and a.kind != "pass" and (a.moves != "any" or a.stride > 1)
-        ],
-        "coarser": [text for a in schema.attributes if (text := reading_text(a)) is not None],
-        "own_model": summary["config"]["model"] is not None,
-        "affected": people_affected(summary),
-        "agrees": agreement_text(model["agreement"]) if "agreement" in model else "",
-        "cards": table_cards(summary, statistics.examples, data),
-        "findings": statistics.findings,
-    }
-    if not statistics.findings:
-        return found
-    flips = statistics.flips
-    rows = pair_rows(flips, schema, protected)
-    titles = {attribute.name: attribute.title for attribute in schema.attributes}
-    return found | {
-        "flips": flips,
-        "matrix": flip_matrix(flips, schema, protected),
-        "by_labels": label_rows(flips, schema, protected),
-        "pairs": rows,
-        "pairs_share": sum(row.share for row in rows),
-        "changed": [(joined([titles[n] for n in names]), count, len(names) == 1) for names, count in flips.changed],
-        "spreads": [spread_rows(spread, schema) for spread in statistics.spreads],
-        "most_share": max((value.findings for spread in statistics.spreads for value in spread.over), default=1.0),
-    }
-
-
-def _of_texts(summary: dict[str, Any], statistics: TextStatistics) -> dict[str, Any]:
-    """What only a page about texts says."""
-    goal, rate = asked_label(summary), main_rate(summary)
-    chosen = choose_examples(statistics.clearest, TEXT_EXAMPLES)
-    cards = [card_of(text_example(finding, summary), goal) for finding in chosen]
-    words = [_word_row(word) for word in replaced_words(statistics.clearest, MOST_WORDS)]
-    return {
-        "about": protected_name(summary),
-        "goal": goal,
-        "goal_is_favourable": summary["dataset"]["favourable"] is not None,
-        "swap": SWAPS[summary["lexicon"]["swap"]],
-        "moves": moves_text(summary["config"]),
-        "rate": texts_affected(rate) if rate else "",
-        "model": model_text(summary),
-        "findings": statistics.findings,
-        "clearest": statistics.clearest,
-        "unchanged": sum(finding.l0 == 0 for finding in statistics.clearest),
-        "cards": cards,
-        "words": words,
-        "strong": any(card.strong for card in cards) or any(word.strong for word in words),
-        "validity": _validity_rows(summary),
-        "limits": text_limits(summary),
-        **_about_values(statistics.flips, summary),
     }
 
 
@@ -215,34 +146,211 @@ def _rates(summary: dict[str, Any]) -> list[dict[str, Any]]:
     return [rate | {"bar": rate_bar(rate["rate"], rate["interval"], most or 1)} for rate in rates]
 
 
-def _word_row(word: ReplacedWord) -> WordRow:
-    return WordRow(word, any(has_strong_words(text) for text in (word.word, *(other for other, _ in word.by))))
-
-
-def _about_values(flips: TextFlips, summary: dict[str, Any]) -> dict[str, Any]:
-    """Which values flip which way."""
-    pairs = [
-        PairRow(flip.favoured, flip.disfavoured, flip.findings, flip.findings / flips.total)
-        for flip in flips.pairs[:MOST_PAIRS]
+def _search_facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    found = findings_by_phase(summary)
+    return [
+        ("Method", method_text(summary)),
+        ("Budget", budget_text(summary)),
+        ("Found in", f"the global phase {found['global']:,}, the local phase {found['local']:,}"),
     ]
+
+
+# Tables
+
+
+def _of_table(summary: dict[str, Any], statistics: Statistics, data: Dataset) -> dict[str, Any]:
+    """What only a page about a table says."""
+    schema, card, within = data.schema, data.schema.card, within_words(summary)
+    indices = schema.protected_indices(summary["protected"])
+    protected, several = joined([schema.attributes[index].title for index in indices]), len(indices) > 1
+    found, groups = statistics.findings, summary.get("groups")
+    cards = table_cards(summary, statistics.examples, data)
+    sections = [
+        ("rates", "In the data itself", True),
+        ("groups", "Groups that were not tested", groups),
+        ("flips", "Which way decisions flip", found),
+        ("examples", "Examples", cards),
+        ("attributes", "Where findings sit", found),
+        ("growth", "Growth with work", True),
+        ("made", "How it was made", True),
+    ]
+    card_rows = [("Source", card.source), ("Licence", card.licence), ("Citation", card.citation)]
     return {
-        "flips": flips,
-        "pairs": pairs,
-        "pairs_share": sum(pair.share for pair in pairs),
-        "matrix": value_matrix(flips, summary["lexicon"]["values"]),
-        "values": flips.values[:MOST_VALUES],
-        "most_values": max((max(count.got, count.did_not) for count in flips.values), default=1),
+        "title": schema.title or schema.name,
+        "noun": "sample",
+        "protected": protected,
+        "several": several,
+        "changes": f"{protected} {'change' if several else 'changes'}{f' {within}' if within else ''}",
+        "changed_only": f"{protected} {'are' if several else 'is'} changed{f', {within}' if within else ''}",
+        "affected": people_affected(summary),
+        "affected_whom": f"People affected{f' {within}' if within else ''}",
+        "facts": _table_facts(summary, schema, protected),
+        "sections": [(name, words) for name, words, there in sections if there],
+        "rules": [rule.words for rule in schema.rules],
+        "limited": [
+            limit_text(a)
+            for a in schema.attributes
+            if not a.protected and a.kind != "pass" and (a.moves != "any" or a.stride > 1)
+        ],
+        "coarser": [text for a in schema.attributes if (text := reading_text(a)) is not None],
+        "own_model": summary["config"]["model"] is not None,
+        "cards": cards,
+        "strong": False,
+        "findings": found,
+        "where_noun": "which attributes findings sit in",
+        "limits": [],
+        "same": "data, model",
+        "data_facts": [(name, text) for name, text in [*card_rows, ("Population", card.population)] if text],
+        "notes": card.notes,
+        "lexicon_facts": [],
+        **(_of_findings(statistics, schema, indices, protected) if found else {}),
     }
 
 
-def value_matrix(flips: TextFlips, values: list[str]) -> Matrix | None:
-    """All values against each other; those that occur, if all are too many; None if these are too."""
-    occur = {count.value for count in flips.values}
-    names = values if len(values) <= MOST_MATRIX_VALUES else [value for value in values if value in occur]
-    if not flips.pairs or len(names) > MOST_MATRIX_VALUES:
-        return None
-    count = {(flip.favoured, flip.disfavoured): flip.findings for flip in flips.pairs}
-    return Matrix(names, [[count.get((row, column), 0) for column in names] for row in names])
+def _table_facts(summary: dict[str, Any], schema: Schema, protected: str) -> list[tuple[str, str]]:
+    model, within, not_tested = summary["model"], within_words(summary), is_not_tested(summary)
+    about = f": {schema.card.population}" if schema.card.population else ""
+    facts = [
+        ("Data", f"{schema.title or schema.name}, {summary['dataset']['rows']:,} rows{about}"),
+        ("Model", f"{model['name']}; {offers_text(model)}"),
+    ]
+    if "inputs" in model:
+        facts.append(("Reads", inputs_text(model)))
+    if unread := model.get("unread"):
+        left_out = "left out of the search, of what makes a sample unique, and of what follows"
+        how = f"{'It is' if len(unread) == 1 else 'They are'} {'not tested' if not_tested else left_out}"
+        facts.append(("Does not read", f"{unread_text(unread)}. {how}."))
+    if "agreement" in model:
+        facts.append(("Accuracy on the data", agreement_text(model["agreement"])))
+    what = "attributes, changed together" if len(summary["protected"]) > 1 else "attribute"
+    facts.append((f"Protected {what}", f"{protected}{f', {within}' if within else ''}"))
+    return facts if not_tested else [*facts, *_search_facts(summary)]
+
+
+def _of_findings(statistics: Statistics, schema: Schema, indices: list[int], protected: str) -> dict[str, Any]:
+    """What a page about a table has only where there are findings."""
+    flips, attributes = statistics.flips, [schema.attributes[index] for index in indices]
+
+    def words(codes: Codes) -> str:
+        return ", ".join(attribute.sentence(code) for attribute, code in zip(attributes, codes, strict=True))
+
+    values = sorted({value.value for value in flips.values})
+    if math.prod(attribute.size for attribute in attributes) <= MOST_MATRIX_COMBINATIONS:
+        domains = [attribute.domain for attribute in attributes]
+        values = list(product(*(range(low, high + 1) for low, high in domains)))
+    matrix = flip_matrix(flips, values, MOST_MATRIX_COMBINATIONS, words)
+    titles = {attribute.name: attribute.title for attribute in attributes}
+    return {
+        **flip_parts(flips, matrix, words, lambda value: schema.label.text(schema.label.values.index(value))),
+        "matrix_kind": "",
+        "value_noun": protected,
+        "goal": schema.label.text(schema.label.favourable_code),
+        "goal_is_favourable": schema.label.favourable is not None,
+        "changed": [(joined([titles[n] for n in names]), n, len(names) == 1) for names, n in statistics.changed],
+        "spreads": [_spread_row(spread, schema) for spread in statistics.spreads],
+        "most_share": max((value.findings for spread in statistics.spreads for value in spread.over), default=1.0),
+    }
+
+
+def _spread_row(spread: Spread, schema: Schema) -> tuple[str, float, list[tuple[str, float, float]]]:
+    """An attribute's distance and its over-represented values: words, share of findings, share of people."""
+    attribute = schema.attributes[spread.attribute]
+    values = [(attribute.text(value.code), value.findings, value.people) for value in spread.over]
+    return attribute.title, spread.distance, values
+
+
+# Texts
+
+
+def _of_texts(summary: dict[str, Any], statistics: TextStatistics) -> dict[str, Any]:
+    """What only a page about texts says."""
+    dataset, protected, rate = summary["dataset"], protected_name(summary), main_rate(summary)
+    goal = asked_class(dataset["classes"], dataset["favourable"])
+    chosen, found = choose_examples(statistics.clearest, TEXT_EXAMPLES), statistics.findings
+    cards = [card_of(text_example(finding, summary), goal) for finding in chosen]
+    words = [_word_row(word) for word in replaced_words(statistics.clearest, MOST_WORDS)]
+    values, flips = summary["lexicon"]["values"], statistics.flips
+    sections = [
+        ("rates", "In the corpus itself", True),
+        ("flips", "Which way decisions flip", found),
+        ("examples", "Examples", found),
+        ("validity", "Closeness to the originals", found),
+        ("words", "Replaced words", found),
+        ("growth", "Growth with work", True),
+        ("limits", "Limits", True),
+        ("made", "How it was made", True),
+    ]
+    swap = f": {SWAPS[summary['lexicon']['swap']]}" if found else ""
+    return {
+        "title": dataset["title"],
+        "noun": "text",
+        "protected": protected,
+        "changes": f"words of {protected} are exchanged",
+        "changed_only": f"{protected} is exchanged{swap}",
+        "affected": texts_affected(rate) if rate else "",
+        "affected_whom": "Texts affected",
+        "facts": _text_facts(summary),
+        "sections": [(name, words) for name, words, there in sections if there],
+        "goal": goal,
+        "goal_is_favourable": dataset["favourable"] is not None,
+        "findings": found,
+        "clearest": statistics.clearest,
+        "unchanged": sum(finding.l0 == 0 for finding in statistics.clearest),
+        "cards": cards,
+        "words": words,
+        "strong": any(card.strong for card in cards) or any(word.strong for word in words),
+        "validity": _validity_rows(summary),
+        "where_noun": "which words were replaced",
+        "limits": text_limits(summary),
+        "same": "corpus, word vectors, model",
+        "data_facts": _corpus_facts(dataset),
+        "notes": dataset["notes"],
+        "lexicon_facts": _lexicon_facts(summary["lexicon"]),
+        "matrix_kind": "narrow",
+        "value_noun": "value",
+        **flip_parts(flips, flip_matrix(flips, values, MOST_MATRIX_VALUES)),
+    }
+
+
+def _text_facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    lexicon, ruled_out = summary["lexicon"], summary["search"].get("ruled_out")
+    least, values = summary["config"]["min_similarity"], f"{len(lexicon['values'])} values of the lexicon"
+    swap = f"{values} “{lexicon['title']}”; {SWAPS[lexicon['swap']]}"
+    left_out = (
+        f"{counted(ruled_out or 0, 'finding')} less similar to the original than {least}; the counts of seeds and the "
+        "growth below still have them"
+    )
+    return [
+        ("Corpus", f"{summary['dataset']['title']}, {counted(summary['dataset']['rows'], 'text')}"),
+        ("Model", model_text(summary)),
+        ("Protected words", f"{protected_name(summary)}: {swap}"),
+        ("Replaced words", moves_text(summary["config"])),
+        *_search_facts(summary),
+        *([("Left out", left_out)] if ruled_out else []),
+    ]
+
+
+def _corpus_facts(dataset: dict[str, Any]) -> list[tuple[str, str]]:
+    favourable = f"; favourable: {dataset['favourable']}" if dataset["favourable"] is not None else ""
+    return [
+        ("Source", dataset["source"] or "not stated"),
+        *([("Licence", dataset["licence"])] if dataset["licence"] else []),
+        ("Decisions", f"{', '.join(dataset['classes'])}{favourable}"),
+    ]
+
+
+def _lexicon_facts(lexicon: dict[str, Any]) -> list[tuple[str, str]]:
+    in_context = "counted only where their context speaks for the protected meaning"
+    return [
+        ("Name", f"{lexicon['title']} ({lexicon['name']})"),
+        *([("Source", lexicon["source"])] if lexicon["source"] else []),
+        ("Ambiguous words", "kept" if lexicon["ambiguous"] == "keep" else in_context),
+        ("Values", ", ".join(lexicon["values"])),
+    ]
+
+
+def _word_row(word: ReplacedWord) -> WordRow:
+    return WordRow(word, any(has_strong_words(text) for text in (word.word, *(other for other, _ in word.by))))
 
 
 def _validity_rows(summary: dict[str, Any]) -> list[tuple[str, list[str], str]]:
@@ -251,11 +359,6 @@ def _validity_rows(summary: dict[str, Any]) -> list[tuple[str, list[str], str]]:
     for name, (title, meaning) in MEASURES.items():
         means = [phase[name] for _, phase in by_phase(summary)]
         encoder = summary["validity"].get("encoder") if name == "similarity" else None
-        rows.append(
-            (
-                title,
-                ["–" if mean is None else f"{mean:.3f}" for mean in means],
-                f"{meaning} ({encoder})" if encoder else meaning,
-            )
-        )
+        shown = ["–" if mean is None else f"{mean:.3f}" for mean in means]
+        rows.append((title, shown, f"{meaning} ({encoder})" if encoder else meaning))
     return rows

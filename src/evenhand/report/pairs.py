@@ -10,7 +10,8 @@ from evenhand.report.text_marks import Part, excerpt, has_strong_words, marks
 
 if TYPE_CHECKING:  # torch, which a card does not need
     from evenhand.data.dataset import Dataset
-    from evenhand.report.statistics import Codes, Example
+    from evenhand.report.flips import Codes
+    from evenhand.report.statistics import Example
     from evenhand.report.text_statistics import TextFinding
 
 FROM_NOBODY = "Started from a random sample of the domain, not from a person."
@@ -52,12 +53,12 @@ def example_pairs(
     summary: dict[str, Any], findings: Path, count: int, data: "Dataset | None" = None
 ) -> list[dict[str, Any]]:
     """The clearest pairs of a file of findings, as a summary holds them; those of a table need its data."""
-    from evenhand.report.text_statistics import asked_label, choose_examples, read_text_statistics
+    from evenhand.report.statistics import statistics_of
+    from evenhand.report.text_statistics import choose_examples, text_statistics_of
 
     if is_about_texts(summary):
-        clearest = read_text_statistics(findings, asked_label(summary)).clearest
+        clearest = text_statistics_of(summary, findings).clearest
         return [text_example(finding, summary) for finding in choose_examples(clearest, count)]
-    from evenhand.report.statistics import statistics_of
 
     assert data is not None  # findings of a table are codes
     cards = table_cards(summary, statistics_of(summary, findings, data).examples, data)

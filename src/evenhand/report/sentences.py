@@ -366,7 +366,7 @@ def people_affected(summary: dict[str, Any]) -> str:
     rate, limit = summary["data_rate"]["all"], within_words(summary)
     words = (
         f"{rate['discriminatory']:,} of {rate['samples']:,} people of the data ({share_text(rate)}) "
-        "get another label when nothing but "
+        "get another decision when nothing but "
         f"{joined(summary['protected'])} {'are' if len(summary['protected']) > 1 else 'is'} changed"
     )
     if not limit:
@@ -379,7 +379,7 @@ def people_affected(summary: dict[str, Any]) -> str:
 def texts_affected(rate: dict[str, Any]) -> str:
     """How many texts of a population, with the interval."""
     return (
-        f"Of {rate['population']}, {rate['discriminatory']:,} of {rate['samples']:,} get another label as they are "
+        f"Of {rate['population']}, {rate['discriminatory']:,} of {rate['samples']:,} get another decision as they are "
         f"({share_text(rate)})."
     )
 

@@ -1,20 +1,21 @@
 """What a file of findings says in numbers, read batch by batch so that its length does not matter."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
-from evenhand.measures.direction import label_order
 from evenhand.measures.people import PeopleFound
+from evenhand.report.flips import Codes, Flips, flips_of
 from evenhand.search.check import Checked
 from evenhand.search.recorder import PHASES, Findings
 from evenhand.search.space import TableSpace
@@ -23,42 +24,8 @@ BATCH_ROWS = 65_536
 EXAMPLES = 20
 MOST_PEOPLE = 10  # examples that are rows of the data as they stand there
 VALUES_PER_ATTRIBUTE = 3
+FIGURES = ["label", "witness_label", "score", "witness_score", "seed_row", "phase", "step"]
 DENSE = 65_536  # codes of a domain that are counted in an array
-
-Codes = tuple[int, ...]  # one code per protected attribute, in the order of the schema
-
-
-@dataclass(frozen=True)
-class Flip:
-    """Findings in which `favoured` got the favourable label and `disfavoured` did not."""
-
-    favoured: Codes
-    disfavoured: Codes
-    findings: int
-
-
-@dataclass(frozen=True)
-class LabelFlips:
-    """Findings in which one member got a label and the other another one: who got the first, most frequent first."""
-
-    label: int
-    instead_of: int
-    pairs: list[Flip]
-
-    @property
-    def findings(self) -> int:
-        """How many there are."""
-        return sum(flip.findings for flip in self.pairs)
-
-
-@dataclass(frozen=True)
-class Flips:
-    """Which protected values flip which way, the most frequent first."""
-
-    pairs: list[Flip]
-    neither: int  # findings in which no member got the favourable label: three classes or more
-    changed: list[tuple[tuple[str, ...], int]]  # names of the attributes that differ, and findings
-    by_labels: list[LabelFlips] = field(default_factory=list)  # each pair of labels; empty with two classes
 
 
 @dataclass(frozen=True)
@@ -103,10 +70,11 @@ class Example:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Everything that the report says about findings."""
+    """Everything that the report says about the findings in a table."""
 
     findings: int
-    flips: Flips
+    flips: Flips[Codes]
+    changed: list[tuple[tuple[str, ...], int]]  # names of the protected attributes that differ, and findings
     spreads: list[Spread]  # the farthest first
     examples: list[Example]  # the clearest first, one per seed
 
@@ -119,122 +87,75 @@ def statistics_of(summary: dict[str, Any], findings: Path, data: Dataset) -> Sta
 
 def read_statistics(path: Path, data: Dataset, protected: list[str], unread: Collection[str] = ()) -> Statistics:
     """The statistics of a file of findings; attributes that the model does not read are left out."""
-    indices = data.schema.protected_indices(protected)
-    total, flips, values, clearest = (
-        0,
-        _FlipCounter(data.schema, indices),
-        _ValueCounter(data, [*indices, *(data.schema.index(name) for name in unread)]),
-        _Examples(indices),
-    )
-    for batch in _batches(path, data.schema, indices):
-        total += len(batch.label)
-        flips.add(batch)
-        values.add(batch)
-        clearest.add(batch)
-    return Statistics(total, flips.result(), values.result(), clearest.result())
-
-
-def _batches(path: Path, schema: Schema, protected: list[int]) -> Iterator[Findings]:
-    sample = [f"sample_code.{name}" for name in schema.names]
-    witness = [f"witness_code.{schema.names[index]}" for index in protected]
-    rest = ["label", "witness_label", "score", "witness_score", "seed_row", "phase", "step"]
+    schema = data.schema
+    indices = schema.protected_indices(protected)
+    names = [schema.names[index] for index in indices]
+    sample, witness = [f"sample_code.{name}" for name in schema.names], [f"witness_code.{name}" for name in names]
+    keys = ["label", "witness_label", *(f"sample_code.{name}" for name in names), *witness]
+    groups: Counter[tuple[Any, ...]] = Counter()
+    values = _ValueCounter(data, [*indices, *(schema.index(name) for name in unread)])
+    clearest = _Examples(indices)
     with pq.ParquetFile(path) as file:
-        for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *rest]):
-            in_local_phase = pc.not_equal(rows["phase"].cast("string"), PHASES[0])
-            yield Findings(
-                _matrix(rows, sample),
-                _matrix(rows, witness),
-                _label_codes(rows["label"], schema),
-                _label_codes(rows["witness_label"], schema),
-                _array(rows["score"]),
-                _array(rows["witness_score"]),
-                _array(in_local_phase).astype(np.int8),
-                _array(rows["seed_row"]),
-                _array(rows["step"]),
-            )
+        for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *FIGURES]):
+            groups.update(counted_groups(rows, keys))
+            batch = _findings(rows, sample, witness, schema)
+            values.add(batch)
+            clearest.add(batch)
+    own, other = slice(2, 2 + len(names)), slice(2 + len(names), None)
+    flips = flips_of(
+        {(*key[:2], key[own], key[other]): count for key, count in groups.items()},
+        schema.label.values,
+        schema.label.favourable,
+    )
+    changed: Counter[tuple[str, ...]] = Counter()
+    for key, count in groups.items():
+        changed[tuple(name for name, a, b in zip(names, key[own], key[other], strict=True) if a != b)] += count
+    order = sorted(changed.items(), key=lambda item: (-item[1], [name in item[0] for name in names]))
+    return Statistics(groups.total(), flips, order, values.result(), clearest.result())
 
 
-def _array(column: Any) -> NDArray[Any]:
-    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return array
+def counted_groups(rows: pa.RecordBatch, keys: list[str]) -> dict[tuple[Any, ...], int]:
+    """How many rows of a batch have the same values of some columns."""
+    plain = [rows[name].cast("string") if hasattr(rows[name], "dictionary") else rows[name] for name in keys]
+    groups = pa.table(plain, keys).group_by(keys).aggregate([([], "count_all")])
+    return dict(
+        zip(
+            zip(*(groups[name].to_pylist() for name in keys), strict=True), groups["count_all"].to_pylist(), strict=True
+        )
+    )
+
+
+def _findings(rows: pa.RecordBatch, sample: list[str], witness: list[str], schema: Schema) -> Findings:
+    return Findings(
+        _matrix(rows, sample),
+        _matrix(rows, witness),
+        _label_codes(rows["label"], schema),
+        _label_codes(rows["witness_label"], schema),
+        array(rows["score"]),
+        array(rows["witness_score"]),
+        array(pc.not_equal(rows["phase"].cast("string"), PHASES[0])).astype(np.int8),
+        array(rows["seed_row"]),
+        array(rows["step"]),
+    )
+
+
+def array(column: Any) -> NDArray[Any]:
+    """A column as numbers."""
+    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _matrix(rows: Any, columns: list[str]) -> NDArray[np.int32]:
     """(n, columns) some integer columns side by side."""
-    return np.stack([_array(rows[name]) for name in columns], axis=1)
+    return np.stack([array(rows[name]) for name in columns], axis=1)
 
 
 def _label_codes(column: Any, schema: Schema) -> NDArray[np.int64]:
     """(n,) classes. A batch may come with a dictionary of its own, so its indices are not classes yet."""
     encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
     codes = np.array([schema.label.values.index(value) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    places: NDArray[np.int32] = _array(encoded.indices)
+    places: NDArray[np.int32] = array(encoded.indices)
     return codes[places]
-
-
-class _FlipCounter:
-    """Counts pairs of protected combinations. Only pairs that occur are kept: of 10^6 combinations few do."""
-
-    def __init__(self, schema: Schema, protected: list[int]) -> None:
-        self._names = [schema.names[index] for index in protected]
-        self._protected = protected
-        self._lower = schema.lower[protected]
-        self._sizes = [schema.attributes[index].size for index in protected]
-        self._label, self._favourable = schema.label, schema.label.favourable_code
-        self._pairs: Counter[tuple[int, int]] = Counter()
-        self._by_labels: Counter[tuple[int, int, int, int]] = Counter()
-        self._changed: Counter[tuple[bool, ...]] = Counter()
-        self._neither = 0
-
-    def add(self, batch: Findings) -> None:
-        """Count a batch."""
-        own = batch.sample[:, self._protected]
-        sample, witness = self._numbers(own), self._numbers(batch.witness)
-        won, lost = batch.label == self._favourable, batch.witness_label == self._favourable
-        favoured, disfavoured = np.where(won, sample, witness), np.where(won, witness, sample)
-        self._neither += int((~won & ~lost).sum())
-        _count_rows(self._pairs, np.stack([favoured, disfavoured], axis=1)[won | lost])
-        _count_rows(self._changed, own != batch.witness)
-        if len(self._label.values) > 2:
-            labels = np.stack([batch.label, batch.witness_label, sample, witness], axis=1)
-            _count_rows(self._by_labels, labels)
-
-    def result(self) -> Flips:
-        """The counts, the most frequent first; equal ones in the order of their codes."""
-        pairs = sorted(self._pairs.items(), key=lambda item: (-item[1], item[0]))
-        changed = [
-            (tuple(name for name, differs in zip(self._names, mask, strict=True) if differs), count)
-            for mask, count in sorted(self._changed.items(), key=lambda item: (-item[1], item[0]))
-        ]
-        flips = [Flip(self._codes(a), self._codes(b), count) for (a, b), count in pairs]
-        return Flips(flips, self._neither, changed, self._of_labels())
-
-    def _of_labels(self) -> list[LabelFlips]:
-        """For each pair of labels who got the better one, however the finding has its members."""
-        found: dict[tuple[int, int], Counter[tuple[int, int]]] = {}
-        for (label, other, sample, witness), count in self._by_labels.items():
-            order = label_order(self._label, label, other)
-            members = (sample, witness) if order[0] == label else (witness, sample)
-            found.setdefault(order, Counter())[members] += count
-        flips = []
-        for (label, other), counts in found.items():
-            pairs = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            own = [Flip(self._codes(a), self._codes(b), count) for (a, b), count in pairs]
-            flips.append(LabelFlips(label, other, own))
-        return sorted(flips, key=lambda one: (-one.findings, -one.label, -one.instead_of))
-
-    def _numbers(self, codes: NDArray[np.int32]) -> NDArray[np.int64]:
-        """(n,) one number for each combination of protected values."""
-        return np.asarray(np.ravel_multi_index(tuple((codes - self._lower).T), self._sizes), dtype=np.int64)
-
-    def _codes(self, number: int) -> Codes:
-        return tuple(int(code) for code in np.array(np.unravel_index(number, self._sizes)) + self._lower)
-
-
-def _count_rows(counter: Counter[Any], rows: NDArray[Any]) -> None:
-    """Add the rows of a matrix to a counter, one Python object per distinct row."""
-    distinct, counts = np.unique(rows, axis=0, return_counts=True)
-    counter.update(dict(zip(map(tuple, distinct.tolist()), counts.tolist(), strict=True)))
 
 
 class ValueCounts(NamedTuple):

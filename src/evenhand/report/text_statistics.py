@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from evenhand.report.flips import Flips, flips_of
+from evenhand.report.statistics import BATCH_ROWS, array, counted_groups
 from evenhand.report.text_marks import has_strong_words, marks
 
-BATCH_ROWS = 65_536
 TEXT_ROWS = 4_096  # texts are long
 MOST_TEXTS = 5_000  # findings whose texts are read
 REPLACEMENTS = 3  # shown for each replaced word
@@ -27,50 +28,8 @@ LENGTH_COST = 1 / 5_000  # for each character
 STRONG_COST = 0.5  # for words that not everyone wants to meet
 SAME_PAIR_COST, SAME_VALUE_COST = 0.15, 0.05  # for each time that an earlier example has them
 
-SIDES = ["value", "witness_value", "label", "witness_label"]
+SIDES = ["label", "witness_label", "value", "witness_value"]
 FIGURES = ["seed_row", "phase", "score", "witness_score", "l0", "bleu", "similarity"]
-
-
-@dataclass(frozen=True)
-class ValueFlip:
-    """Findings in which the member with the value `favoured` got the label asked about and `disfavoured` did not."""
-
-    favoured: str
-    disfavoured: str
-    findings: int
-
-
-@dataclass(frozen=True)
-class ValueCount:
-    """How often a value stood on either side."""
-
-    value: str
-    got: int
-    did_not: int
-
-
-@dataclass(frozen=True)
-class TextFlips:
-    """Which protected values flip which way, the most frequent first."""
-
-    pairs: list[ValueFlip]
-    neither: int  # findings in which no member got the label asked about: three classes or more
-
-    @property
-    def total(self) -> int:
-        """Findings that have a direction."""
-        return sum(flip.findings for flip in self.pairs)
-
-    @property
-    def values(self) -> list[ValueCount]:
-        """Every value that occurs, those that went without the label most often first."""
-        got: Counter[str] = Counter()
-        did_not: Counter[str] = Counter()
-        for flip in self.pairs:
-            got[flip.favoured] += flip.findings
-            did_not[flip.disfavoured] += flip.findings
-        counts = [ValueCount(value, got[value], did_not[value]) for value in {*got, *did_not}]
-        return sorted(counts, key=lambda count: (-count.did_not, -count.got, count.value))
 
 
 @dataclass(frozen=True)
@@ -108,14 +67,8 @@ class TextStatistics:
     """Everything that the report says about findings in texts."""
 
     findings: int
-    flips: TextFlips
+    flips: Flips[str]
     clearest: list[TextFinding]  # one of each seed: of the global phase where it has one, the clearest first
-
-
-def asked_label(summary: dict[str, Any]) -> str:
-    """The favourable class, or the last one where the corpus names none."""
-    dataset = summary["dataset"]
-    return str(dataset["classes"][-1] if dataset["favourable"] is None else dataset["favourable"])
 
 
 def choose_examples(clearest: list[TextFinding], count: int) -> list[TextFinding]:
@@ -164,35 +117,23 @@ def _first(counter: Counter[str]) -> list[tuple[str, int]]:
     return sorted(counter.items(), key=lambda item: (-item[1], item[0]))
 
 
-def read_text_statistics(path: Path, label: str) -> TextStatistics:
-    """The statistics of a file of findings; `label` is the one that pairs are ordered by."""
+def text_statistics_of(summary: dict[str, Any], findings: Path) -> TextStatistics:
+    """The statistics of an audit's findings."""
+    dataset = summary["dataset"]
+    return read_text_statistics(findings, dataset["classes"], dataset["favourable"])
+
+
+def read_text_statistics(path: Path, classes: list[str], favourable: str | None) -> TextStatistics:
+    """The statistics of a file of findings."""
     total = 0
-    groups: Counter[tuple[str, ...]] = Counter()
+    groups: Counter[tuple[str, str, str, str]] = Counter()
     clearest = _Clearest()
     with pq.ParquetFile(path) as file:
         for rows in file.iter_batches(BATCH_ROWS, columns=[*SIDES, *FIGURES]):
-            groups.update(_counted(rows))
+            groups.update(counted_groups(rows, SIDES))
             clearest.add(rows, total)
             total += len(rows)
-        return TextStatistics(total, _flips(groups, label), clearest.read(file))
-
-
-def _counted(rows: pa.RecordBatch) -> dict[tuple[str, ...], int]:
-    """Findings by their values and labels."""
-    columns = {name: rows[name].cast("string") for name in SIDES}
-    groups = pa.table(columns).group_by(SIDES).aggregate([([], "count_all")])
-    return {tuple(row[name] for name in SIDES): row["count_all"] for row in groups.to_pylist()}
-
-
-def _flips(groups: Counter[tuple[str, ...]], asked: str) -> TextFlips:
-    pairs: Counter[tuple[str, str]] = Counter()
-    for (value, witness_value, label, witness_label), count in groups.items():
-        if label == asked:
-            pairs[value, witness_value] += count
-        elif witness_label == asked:
-            pairs[witness_value, value] += count
-    order = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
-    return TextFlips([ValueFlip(*names, count) for names, count in order], groups.total() - pairs.total())
+        return TextStatistics(total, flips_of(groups, classes, favourable), clearest.read(file))
 
 
 class _Clearest:
@@ -203,8 +144,8 @@ class _Clearest:
 
     def add(self, rows: pa.RecordBatch, first: int) -> None:
         """Look through a batch whose rows begin at `first`."""
-        local, clarity = ~_array(pc.equal(rows["phase"].cast("string"), "global")), _clarity(rows)
-        seeds = _array(rows["seed_row"])
+        local, clarity = ~array(pc.equal(rows["phase"].cast("string"), "global")), _clarity(rows)
+        seeds = array(rows["seed_row"])
         order = np.lexsort((-clarity, local, seeds))
         _, begins = np.unique(seeds[order], return_index=True)
         for place in order[begins].tolist():
@@ -222,7 +163,7 @@ class _Clearest:
 def _clarity(rows: pa.RecordBatch) -> NDArray[np.float64]:
     """(n,) how plain a pair is: scores far apart, few words replaced, close to the original text."""
     score, witness_score, l0, bleu, similarity = (
-        _array(rows[name]).astype(np.float64) for name in ("score", "witness_score", "l0", "bleu", "similarity")
+        array(rows[name]).astype(np.float64) for name in ("score", "witness_score", "l0", "bleu", "similarity")
     )
     clarity: NDArray[np.float64] = np.abs(score - witness_score) - CHANGE_COST * l0
     return clarity + np.where(np.isnan(similarity), bleu, similarity)
@@ -242,8 +183,3 @@ def _read_rows(file: Any, places: NDArray[np.int64]) -> dict[int, dict[str, Any]
                 first += len(batch)
         first = end
     return rows
-
-
-def _array(column: Any) -> NDArray[Any]:
-    array: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return array
