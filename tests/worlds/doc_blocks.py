@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,15 @@ def commands_of(page: str) -> list[tuple[str, list[str]]]:
     return [(where, words) for where, words in found if words[0] == "evenhand"]
 
 
+@cache
+def _commands() -> Any:
+    """The tree of commands; to build it takes longer than to parse a line."""
+    return get_command(app)
+
+
 def parse_command(words: list[str]) -> None:
     """Parse an `evenhand` command line as the command itself would, and run nothing."""
-    command: Any = get_command(app)
+    command = _commands()
     rest = [word for word in words[1:] if word not in ANSWERED]
     answered = len(rest) + 1 < len(words)
     context, name = None, "evenhand"
