@@ -160,7 +160,7 @@ def test_users_are_listed_with_what_they_may() -> None:
     assert cells == [
         ["ada", "admin", "may sign in"],
         ["ben", "auditor in loans", "may sign in"],
-        ["carl", "nothing yet", "kept out"],
+        ["carl", "nothing yet", "disabled"],
     ]
     listed = printed_json("users", "list")
     assert [(card["name"], card["admin"], card["disabled"]) for card in listed] == [
@@ -212,7 +212,7 @@ def test_a_user_is_kept_out_let_in_and_deleted(sqlite_service: Service) -> None:
     secret = sqlite_service.accounts.sign_in("ben", GOOD, HERE)
     evenhand("users", "role", "ben", "--project", "default", "--role", "viewer")
     secrets = {name: token_of(sqlite_service, name) for name in ("ada", "ben")}
-    assert evenhand("users", "disable", "BEN") == "'ben' is kept out now, and their tokens are revoked.\n"
+    assert evenhand("users", "disable", "BEN") == "'ben' is disabled now, and their tokens are revoked.\n"
     assert sqlite_service.accounts.signed_in(secret) is None
     assert evenhand("users", "enable", "ben") == "'ben' may sign in now.\n"
     assert sqlite_service.accounts.by_token(secrets["ben"]) is None

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer
 
-from evenhand.cli.asking import confirm, new_password
+from evenhand.cli.accounts import confirm, new_password
 from evenhand.cli.looking import results_of
 from evenhand.errors import EvenhandError
 from evenhand.service.commands import Command
@@ -175,7 +175,7 @@ def test_a_password_is_never_typed_where_it_is_shown(monkeypatch: pytest.MonkeyP
         warnings.warn("Can not control echo on the terminal.", GetPassWarning, stacklevel=2)
         return "shown"
 
-    monkeypatch.setattr("evenhand.cli.asking.typer.prompt", prompt)
+    monkeypatch.setattr("evenhand.cli.accounts.typer.prompt", prompt)
     with pytest.raises(EvenhandError, match="--password-stdin"):
         new_password()
 

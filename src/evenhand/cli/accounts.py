@@ -1,16 +1,15 @@
-"""What `evenhand users` and `evenhand projects` share: opening the service, asking, noting, printing."""
+"""What commands about users and projects share: opening the service, questions to whoever types, and the log."""
 
-import json
 import sys
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from getpass import GetPassWarning
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.asking import new_password
 from evenhand.cli.looking import holds_nothing
 from evenhand.cli.service import opened, settings_from
 from evenhand.errors import EvenhandError
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 COMMAND_LINE = "command line"  # as the log calls whoever uses it; no user can be called so
 Name = Annotated[str, typer.Argument(help="The user's name.", metavar="NAME")]
 ProjectName = Annotated[str, typer.Option("--project", help="A project, by its name or id.", metavar="PROJECT")]
-YES = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 @contextmanager
-def existing(home: Path | None, database: str | None) -> Iterator["Service"]:
+def existing_service(home: Path | None, database: str | None) -> Iterator["Service"]:
     """The service; where there is none yet, nothing is made."""
     settings = settings_from(home, database)
     if holds_nothing(settings):
@@ -53,30 +52,43 @@ def asked_password(from_stdin: bool) -> str:
         raise EvenhandError("The password that was piped in is not UTF-8. Save it in that encoding.") from error
 
 
-def print_rows(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table; text from outside is never read as markup."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in headings:
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
-
-
-def print_json(content: Any) -> None:
-    """For programs."""
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, default=_as_text))
+def confirm(question: str) -> None:
+    """Go on only if the answer is yes; --yes is the way without a question."""
+    try:
+        is_meant = typer.confirm(question)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise _interrupted() from None
+        typer.echo()  # the question stands on this line
+        raise EvenhandError(
+            "Nobody can be asked here, so nothing was done. To do it all the same, say --yes."
+        ) from None
+    if not is_meant:
+        raise typer.Abort
 
 
-def moment_text(moment: datetime | None) -> str:
-    """For people, in the time zone of this machine."""
-    return "" if moment is None else moment.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+def new_password() -> str:
+    """A password that is typed twice without being shown; --password-stdin is the way without a question."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", GetPassWarning)  # what is typed would be shown, or nobody types
+            return str(typer.prompt("Password", hide_input=True, confirmation_prompt="The same once more"))
+    except GetPassWarning:
+        typer.echo()  # the question stands on this line
+        raise _no_terminal() from None
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise _interrupted() from None
+        raise _no_terminal() from None
 
 
-def _as_text(value: Any) -> str:
-    assert isinstance(value, datetime)
-    return value.isoformat()
+def _interrupted() -> typer.Exit:
+    """Ctrl-C or Ctrl-D in the place of an answer: as Ctrl-C anywhere else."""
+    typer.echo("\nInterrupted.", err=True)
+    return typer.Exit(130)
+
+
+def _no_terminal() -> EvenhandError:
+    return EvenhandError(
+        "There is no terminal to ask for the password at. Pipe it in, as the first line, and say --password-stdin."
+    )

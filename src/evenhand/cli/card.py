@@ -10,7 +10,7 @@ from evenhand.errors import EvenhandError
 
 Folders = Annotated[
     list[Path],
-    typer.Argument(help="Folders of audits, measurements or repairs, or the ids of kept runs.", metavar="RUN"),
+    typer.Argument(help="Folders of audits, measurements or repairs, or the ids of stored runs.", metavar="RUN"),
 ]
 Output = Annotated[
     Path | None, typer.Option("--out", "-o", help="The card's file, such as README.md.", show_default="standard output")

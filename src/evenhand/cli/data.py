@@ -1,12 +1,11 @@
 """`evenhand data`: the data sets, corpora and lexicons of the package, and what is in them."""
 
-import json
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli.options import Json
+from evenhand.cli.printing import print_json, print_rows, print_section
 from evenhand.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -49,11 +48,11 @@ def list_data(as_json: Json = False) -> None:
     corpora = [_corpus_card(name) for name in BUILTIN]
     lexicons = [_lexicon_card(load_lexicon(name)) for name in shipped_lexicons()]
     if as_json:
-        _print_json({"data_sets": tables, "corpora": corpora, "lexicons": lexicons})
+        print_json({"data_sets": tables, "corpora": corpora, "lexicons": lexicons})
         return
-    _print_rows("tables", [(card["name"], _table_line(card)) for card in tables])
-    _print_rows("\ntexts", [(card["name"], _corpus_line(card)) for card in corpora])
-    _print_rows("\nlexicons", [(card["name"], _lexicon_line(card)) for card in lexicons])
+    print_section("tables", [(card["name"], _table_line(card)) for card in tables])
+    print_section("\ntexts", [(card["name"], _corpus_line(card)) for card in corpora])
+    print_section("\nlexicons", [(card["name"], _lexicon_line(card)) for card in lexicons])
 
 
 @data_app.command("show")
@@ -67,13 +66,13 @@ def show_data(name: Shown, as_json: Json = False) -> None:
 
     if name in BUILTIN:
         corpus = _corpus_card(name)
-        _print_json(corpus) if as_json else _print_corpus_card(corpus)
+        print_json(corpus) if as_json else _print_corpus_card(corpus)
         return
     if name not in builtin_names() and not name.endswith(".toml"):
         raise unknown_name("data set or corpus", name, [*builtin_names(), *BUILTIN, "PATH/TO/SCHEMA.toml"])
     dataset = load_dataset(name)
     card = _card(dataset)
-    _print_json(card) if as_json else _print_card(dataset, card)
+    print_json(card) if as_json else _print_card(dataset, card)
 
 
 @data_app.command("lexicon")
@@ -92,31 +91,13 @@ def show_lexicon(name: LexiconName = None, attribute: AttributeName = None, as_j
     if name is None:
         cards = [_lexicon_card(load_lexicon(known)) for known in shipped_lexicons()]
         rows = [(card["name"], _lexicon_line(card)) for card in cards]
-        _print_json(cards) if as_json else _print_rows("lexicons", rows)
+        print_json(cards) if as_json else print_section("lexicons", rows)
     elif attribute is None:
         card = _lexicon_card(load_lexicon(name))
-        _print_json(card) if as_json else _print_lexicon(card)
+        print_json(card) if as_json else _print_lexicon(card)
     else:
         words = _words_card(load_lexicon(name).attribute(attribute))
-        _print_json(words) if as_json else _print_words(words)
-
-
-def _print_json(content: Any) -> None:
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
-
-
-def _print_rows(title: str, rows: Iterable[tuple[str, str]]) -> None:
-    """Names and what there is to say about each, under a title; text from data is never read as markup."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
-    console.print(Text(title, style="bold"))
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    for name, about in rows:
-        table.add_row(Text(name), Text(about))
-    console.print(table)
+        print_json(words) if as_json else _print_words(words)
 
 
 def _card(dataset: "Dataset") -> dict[str, Any]:
@@ -155,7 +136,7 @@ def _print_card(dataset: "Dataset", card: dict[str, Any]) -> None:
         *((name, card[name]) for name in ("source", "licence", "citation")),
         *(("note", note) for note in card["notes"]),
     ]
-    _print_rows(f"{card['title']}  ({card['name']})", facts)
+    print_section(f"{card['title']}  ({card['name']})", facts)
     _print_attributes(dataset)
 
 
@@ -164,18 +145,11 @@ def _rows_text(card: dict[str, Any]) -> str:
 
 
 def _print_attributes(dataset: "Dataset") -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    attributes = Table(box=None, padding=(0, 2, 0, 0))
-    for heading in ("attribute", "kind", "codes", "values", ""):
-        attributes.add_column(heading)
-    for item in dataset.schema.attributes:
-        codes = f"{item.domain[0]}…{item.domain[1]}"
-        words = escape(_values(item))
-        attributes.add_row(escape(item.name), item.kind, codes, words, "protected" if item.protected else "")
-    Console(highlight=False).print(attributes)
+    rows = (
+        (item.name, item.kind, f"{item.domain[0]}…{item.domain[1]}", _values(item), "protected" * item.protected)
+        for item in dataset.schema.attributes
+    )
+    print_rows(("attribute", "kind", "codes", "values", ""), rows)
 
 
 def _values(attribute: "Attribute") -> str:
@@ -228,7 +202,7 @@ def _print_corpus_card(card: dict[str, Any]) -> None:
         *((name, card[name]) for name in ("source", "licence")),
         *(("note", note) for note in card["notes"]),
     ]
-    _print_rows(f"{card['title']}  ({card['name']})", facts)
+    print_section(f"{card['title']}  ({card['name']})", facts)
 
 
 def _lexicon_card(lexicon: "Lexicon") -> dict[str, Any]:
@@ -252,8 +226,8 @@ def _lexicon_line(card: dict[str, Any]) -> str:
 
 def _print_lexicon(card: dict[str, Any]) -> None:
     about = [(name, card[name]) for name in ("source", "licence", "note") if card[name]]
-    _print_rows(f"{card['title']}  ({card['name']})", about)
-    _print_rows("\nattributes", [(item["name"], ", ".join(item["values"])) for item in card["attributes"]])
+    print_section(f"{card['title']}  ({card['name']})", about)
+    print_section("\nattributes", [(item["name"], ", ".join(item["values"])) for item in card["attributes"]])
 
 
 def _words_card(words: "ProtectedWords") -> dict[str, Any]:
@@ -268,5 +242,5 @@ def _words_card(words: "ProtectedWords") -> dict[str, Any]:
 
 def _print_words(card: dict[str, Any]) -> None:
     about = [("forms", ", ".join(card["forms"])), *([("note", card["note"])] if card["note"] else [])]
-    _print_rows(f"{card['title']}  ({card['name']})", about)
-    _print_rows("\nvalues", [(value, ", ".join(words)) for value, words in card["words"].items()])
+    print_section(f"{card['title']}  ({card['name']})", about)
+    print_section("\nvalues", [(value, ", ".join(words)) for value, words in card["words"].items()])

@@ -1,11 +1,11 @@
 """`evenhand model`: try a model of one's own before an audit, and say what it offers."""
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from evenhand.cli.options import AcceptPoorModel, Data, Inputs, Json, Output, Threshold
+from evenhand.cli.printing import print_facts, print_json
 
 Tried = Annotated[
     str | None,
@@ -61,11 +61,9 @@ def model(
         "met": tried.met,
     }
     if as_json:
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        print_json(content)
         return
     from rich.console import Console
-
-    from evenhand.cli.printing import print_facts
 
     facts = [("warning", warning) for warning in subject.warnings]
     facts += [("model", subject.name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.accounts import YES, existing, moment_text, note, print_json, print_rows
-from evenhand.cli.asking import confirm
+from evenhand.cli.accounts import Yes, confirm, existing_service, note
 from evenhand.cli.looking import holds_nothing
 from evenhand.cli.options import Json
+from evenhand.cli.printing import moment_text, print_json, print_rows
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def rename_project(
 
     Example:  evenhand projects rename loans "loans 2026"
     """
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         before = service.projects.get(project)
         after = service.projects.rename(before.id, name)
         note(service, "renamed a project", after.name, after.id, before=before.name)
@@ -76,13 +76,13 @@ def rename_project(
 
 @projects_app.command("delete")
 def delete_project(
-    project: Known, yes: YES = False, home: HomeFolder = None, database: DatabaseUrl = None, as_json: Json = False
+    project: Known, yes: Yes = False, home: HomeFolder = None, database: DatabaseUrl = None, as_json: Json = False
 ) -> None:
     """Delete a project with its runs, data sets, models and all their files, for good. Its people stay.
 
     Example:  evenhand projects delete loans
     """
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         found = service.projects.get(project)
         if not yes and not as_json:
             holds = _amounts(_card(service, found))

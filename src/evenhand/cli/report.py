@@ -9,8 +9,10 @@ from evenhand.cli.looking import results_of
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of an audit, or the id of a kept run.", metavar="RUN")],
-    out: Annotated[Path | None, typer.Option(help="Where to.", show_default="report.html in the folder")] = None,
+    folder: Annotated[Path, typer.Argument(help="The folder of an audit, or the id of a stored run.", metavar="RUN")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Where to.", show_default="report.html in the folder")
+    ] = None,
 ) -> None:
     """Write the HTML report of an audit again from its findings.
 

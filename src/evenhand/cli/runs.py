@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.asking import confirm
+from evenhand.cli.accounts import confirm
 from evenhand.cli.going_on import go_on
 from evenhand.cli.looking import check_storage_exists, holds_nothing, run_named
 from evenhand.cli.options import Json

@@ -1,18 +1,18 @@
 """`evenhand schema`: a schema file from a table, and whether a schema file fits its table."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evenhand.cli.options import Json, Quiet, sizes_in
+from evenhand.cli.printing import print_facts, print_json, print_rows
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.data.attribute import Attribute
     from evenhand.data.infer.schema import Inferred
-    from evenhand.data.schema_check import Checked
+    from evenhand.data.schema_check import SchemaFit
 
 FEW_SAME = 3  # columns without any information that are named one by one
 SHOWN_SAME = 8  # of more, so many are named
@@ -115,7 +115,7 @@ def infer(
     content = _inferred_json(inferred, out)
     write_text(out, inferred.toml)
     if as_json:
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        print_json(content)
     elif not quiet:
         _print_inferred(inferred, out)
 
@@ -131,7 +131,7 @@ def check(schema: SchemaFile, as_json: Json = False) -> None:
 
     checked = check_dataset(load_dataset(schema))
     if as_json:
-        typer.echo(json.dumps(checked.as_dict(), indent=2, ensure_ascii=False))
+        print_json(checked.as_dict())
     else:
         _print_checked(schema, checked)
 
@@ -201,7 +201,6 @@ def _inferred_json(inferred: "Inferred", out: Path) -> dict[str, Any]:
 def _print_inferred(inferred: "Inferred", out: Path) -> None:
     """What was decided, in a table that fits a terminal; text from data is never read as markup."""
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
     from evenhand.data.notation import Notation
@@ -215,15 +214,18 @@ def _print_inferred(inferred: "Inferred", out: Path) -> None:
         console.print(Text(f"split: {schema.split.words}{weight}"))
     if schema.notation != Notation():
         console.print(Text(f"{schema.notation}: please check."))
-    shown = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("attribute", "kind", "values", "remarks"):
-        shown.add_column(heading, justify="left", overflow="fold")
-    for attribute in [each for each in schema.attributes if each.kind != "pass"]:
-        name = attribute.name + (" (protected)" if attribute.protected else "")
-        notes = [note for note in inferred.notes[attribute.name] if not note.startswith("From ")]
-        shown.add_row(Text(name), Text(attribute.kind), Text(values_text(attribute)), Text(" ".join(notes)))
     console.print()
-    console.print(shown)
+    rows = [
+        (
+            attribute.name + (" (protected)" if attribute.protected else ""),
+            attribute.kind,
+            values_text(attribute),
+            " ".join(note for note in inferred.notes[attribute.name] if not note.startswith("From ")),
+        )
+        for attribute in schema.attributes
+        if attribute.kind != "pass"
+    ]
+    print_rows(("attribute", "kind", "values", "remarks"), rows)
     for heading, columns in (
         ("passed on to models as they stand, never searched", inferred.passed),
         ("set aside", inferred.set_aside),
@@ -268,11 +270,8 @@ def values_text(attribute: "Attribute") -> str:
     return f"{last - first + 1} bins, {low} to {high}{missing}"
 
 
-def _print_checked(schema: str, checked: "Checked") -> None:
+def _print_checked(schema: str, checked: "SchemaFit") -> None:
     from rich.console import Console
 
-    from evenhand.cli.printing import print_facts
-
-    console = Console(highlight=False)
-    print_facts(console, checked.facts())
+    print_facts(Console(highlight=False), checked.facts())
     typer.echo(f"{schema} {checked.summary()}")

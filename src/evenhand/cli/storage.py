@@ -1,6 +1,5 @@
 """`evenhand storage`: the service's database and files: brought up to date, copied, restored, checked."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +7,7 @@ import typer
 
 from evenhand.cli.looking import check_storage_exists
 from evenhand.cli.options import Json
+from evenhand.cli.printing import print_json
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
 from evenhand.errors import EvenhandError
 
@@ -57,7 +57,7 @@ def backup_storage(
         summary = backup(service.database, service.home, to)
     if as_json:
         facts = {name: summary[name] for name in ("made", "revision", "rows", "left_out")}
-        typer.echo(json.dumps(facts | {"files": len(summary["files"])}, indent=2))
+        print_json(facts | {"files": len(summary["files"])})
         return
     typer.echo(f"{to}: {_amounts(summary['rows'])}, {to.stat().st_size:,} bytes.")
     for name in summary["left_out"]:
@@ -108,7 +108,7 @@ def check_storage(
         amounts = counts(service.database)
     if as_json:
         found = [{"where": problem.where, "what": problem.what, "remedy": problem.remedy} for problem in problems]
-        typer.echo(json.dumps({"counts": amounts, "problems": found, "swept": list(map(str, swept))}, indent=2))
+        print_json({"counts": amounts, "problems": found, "swept": list(map(str, swept))})
     else:
         for path in swept:
             typer.echo(f"removed {path}")

@@ -1,30 +1,20 @@
-"""`evenhand users`: who may sign in to the service, and what they may do."""
+"""`evenhand users`: who may sign in to the service, what they may do, their tokens, and who did what."""
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from evenhand.cli.accounts import (
-    YES,
-    Name,
-    ProjectName,
-    asked_password,
-    existing,
-    moment_text,
-    note,
-    print_json,
-    print_rows,
-)
-from evenhand.cli.asking import confirm
-from evenhand.cli.looking import holds_nothing
+from evenhand.cli.accounts import Name, ProjectName, Yes, asked_password, confirm, existing_service, note
+from evenhand.cli.looking import LEAST_LETTERS, holds_nothing
 from evenhand.cli.options import Json
+from evenhand.cli.printing import moment_text, print_json, print_rows
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
-from evenhand.cli.users_tokens import add_token, list_tokens, revoke_token, show_log
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
     from evenhand.service.settings import Service
-    from evenhand.service.storage.tables import Project, User
+    from evenhand.service.storage.tables import Project, Token, User
 
 users_app = typer.Typer(
     no_args_is_help=True,
@@ -32,8 +22,8 @@ users_app = typer.Typer(
     "disable, enable, delete, token, tokens, revoke, log.",
 )
 GIVEN: dict[str, Literal["viewer", "auditor"] | None] = {"viewer": "viewer", "auditor": "auditor", "none": None}
-
 Stdin = Annotated[bool, typer.Option("--password-stdin", help="Read the password from stdin instead of asking.")]
+LOG_FIELDS = ("id", "at", "user", "address", "action", "project", "subject", "data")
 
 
 @users_app.command("add")
@@ -106,7 +96,7 @@ def set_password(
 
     Example:  evenhand users password ben
     """
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         user = service.accounts.user(name)
         service.accounts.set_password(user.name, asked_password(password_stdin))
         note(service, "set a password", user.name)
@@ -125,7 +115,7 @@ def set_role(
 
     Example:  evenhand users role ben --project loans --role viewer
     """
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         user, wanted = service.accounts.user(name), service.projects.get(project)
         _set_role(service, user.name, wanted, role)
     words = "has no role" if role == "none" else f"is {role}"
@@ -148,7 +138,7 @@ def set_admin(
 
       evenhand users admin ben --no-admin
     """
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         user = service.accounts.user(name)
         service.accounts.set_admin(user.name, not no_admin)
         note(service, "changed a user", user.name, admin=not no_admin)
@@ -157,7 +147,7 @@ def set_admin(
 
 @users_app.command("disable")
 def disable_user(name: Name, home: HomeFolder = None, database: DatabaseUrl = None) -> None:
-    """Keep a user out: sign-ins end, and all tokens are revoked for good. The last admin cannot be kept out.
+    """Disable a user: sign-ins end, and all tokens are revoked for good. The last admin cannot be disabled.
 
     Example:  evenhand users disable ben
     """
@@ -166,7 +156,7 @@ def disable_user(name: Name, home: HomeFolder = None, database: DatabaseUrl = No
 
 @users_app.command("enable")
 def enable_user(name: Name, home: HomeFolder = None, database: DatabaseUrl = None) -> None:
-    """Let a user in again. Tokens that were revoked stay so; make new ones.
+    """Let a disabled user sign in again. Tokens that were revoked stay so; make new ones.
 
     Example:  evenhand users enable ben
     """
@@ -174,12 +164,12 @@ def enable_user(name: Name, home: HomeFolder = None, database: DatabaseUrl = Non
 
 
 @users_app.command("delete")
-def delete_user(name: Name, yes: YES = False, home: HomeFolder = None, database: DatabaseUrl = None) -> None:
+def delete_user(name: Name, yes: Yes = False, home: HomeFolder = None, database: DatabaseUrl = None) -> None:
     """Delete a user with their roles and tokens. What they uploaded and ran stays, and so does the log.
 
     Example:  evenhand users delete ben
     """
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         user = service.accounts.user(name)
         if not yes:
             confirm(f"Delete the user '{user.name}', with roles and tokens?")
@@ -188,10 +178,109 @@ def delete_user(name: Name, yes: YES = False, home: HomeFolder = None, database:
     typer.echo(f"'{user.name}' is deleted.")
 
 
-users_app.command("token")(add_token)
-users_app.command("tokens")(list_tokens)
-users_app.command("revoke")(revoke_token)
-users_app.command("log")(show_log)
+@users_app.command("token")
+def add_token(
+    name: Name,
+    project: ProjectName,
+    token: Annotated[str, typer.Option("--name", help="What it is for.", metavar="TEXT")],
+    role: Annotated[str, typer.Option("--role", help="viewer, auditor or admin: not more than the user's.")] = "viewer",
+    days: Annotated[int, typer.Option(help="How long it works, 1 to 366.")] = 90,
+    home: HomeFolder = None,
+    database: DatabaseUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token, with which a program acts for a user in one project. Its secret is printed this one time.
+
+    Example:  evenhand users token ben --project loans --role auditor --name nightly --days 90
+    """
+    with existing_service(home, database) as service:
+        from evenhand.service.storage.projects import checked_role, person_of
+
+        user, wanted = service.accounts.user(name), service.projects.get(project)
+        made, secret = service.accounts.add_token(person_of(user), wanted.id, checked_role(role), token, days)
+        note(service, "made a token", made.id, wanted.id, name=made.name, role=made.role, of=user.name)
+    if as_json:
+        print_json(_token_card(made, user.name) | {"secret": secret})
+        return
+    typer.echo(secret)
+    words = f"{made.role} in '{wanted.name}' until {moment_text(made.expires)}"
+    typer.echo(f"Keep it now: it cannot be shown again. {words}; {made.id[:8]} in lists.", err=True)
+
+
+@users_app.command("tokens")
+def list_tokens(
+    name: Annotated[str | None, typer.Argument(help="Only this user's.", metavar="[NAME]", show_default=False)] = None,
+    home: HomeFolder = None,
+    database: DatabaseUrl = None,
+    as_json: Json = False,
+) -> None:
+    """List tokens, the newest first, also those that work no more. Secrets are not kept, so they are not shown.
+
+    Example:  evenhand users tokens ben
+    """
+    with existing_service(home, database) as service:
+        from evenhand.service.storage.projects import person_of
+
+        users = {user.id: user for user in service.accounts.users()}
+        person = None if name is None else person_of(service.accounts.user(name))
+        found = [token for token in service.accounts.tokens(person) if token.user in users]
+        projects = {project.id: project.name for project in service.projects.all()}
+    if as_json:
+        print_json([_token_card(token, users[token.user].name) for token in found])
+    elif not found:
+        typer.echo("There are no tokens. Make one: evenhand users token NAME --project PROJECT --name TEXT")
+    else:
+        rows = (
+            (token.id[:8], users[token.user].name, token.name, f"{token.role} in {projects.get(token.project, '')}",
+             moment_text(token.expires), moment_text(token.used), _token_state(token, users[token.user].disabled))
+            for token in found
+        )  # fmt: skip
+        print_rows(("token", "user", "name", "role", "until", "used", "state"), rows)
+
+
+@users_app.command("revoke")
+def revoke_token(
+    token: Annotated[str, typer.Argument(help="The token's id, or as much of it as names one.", metavar="TOKEN_ID")],
+    home: HomeFolder = None,
+    database: DatabaseUrl = None,
+) -> None:
+    """Let a token work no more, from now on.
+
+    Example:  evenhand users revoke 3f2a91bc
+    """
+    with existing_service(home, database) as service:
+        revoked = service.accounts.revoke_token(_token_id(service, token.lower()), None)
+        note(service, "revoked a token", revoked.id, revoked.project, name=revoked.name)
+    typer.echo(f"The token '{revoked.name}' ({revoked.id[:8]}) works no more.")
+
+
+@users_app.command("log")
+def show_log(
+    user: Annotated[str | None, typer.Option("--user", help="Only what this user did.", show_default=False)] = None,
+    action: Annotated[
+        str | None, typer.Option("--action", help='Only this, for instance "sign-in refused".', show_default=False)
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many, the newest first.", min=1, max=100_000)] = 50,
+    home: HomeFolder = None,
+    database: DatabaseUrl = None,
+    as_json: Json = False,
+) -> None:
+    """Show who did what, when and from where, the newest first.
+
+    Example:  evenhand users log --action "sign-in refused"
+    """
+    with existing_service(home, database) as service:
+        found = service.log.entries(user=user, action=action, limit=limit)
+    if as_json:
+        print_json([{name: getattr(entry, name) for name in LOG_FIELDS} for entry in found])
+    elif not found:
+        typer.echo("Nothing of that kind is in the log.")
+    else:
+        rows = (
+            (moment_text(entry.at), entry.user or "", entry.address or "", entry.action, entry.subject or "")
+            for entry in found
+        )
+        print_rows(("when", "who", "from", "did", "to what"), rows)
 
 
 def _check_role(admin: bool, project: str | None, role: str | None) -> None:
@@ -211,11 +300,11 @@ def _set_role(service: "Service", name: str, project: "Project", role: str) -> N
 
 
 def _set_disabled(name: str, disabled: bool, home: Any, database: str | None) -> None:
-    with existing(home, database) as service:
+    with existing_service(home, database) as service:
         user = service.accounts.user(name)
         service.accounts.set_disabled(user.name, disabled)
         note(service, "changed a user", user.name, disabled=disabled)
-    words = "is kept out now, and their tokens are revoked" if disabled else "may sign in now"
+    words = "is disabled now, and their tokens are revoked" if disabled else "may sign in now"
     typer.echo(f"'{user.name}' {words}.")
 
 
@@ -236,4 +325,27 @@ def _may(card: dict[str, Any]) -> str:
 
 
 def _state(card: dict[str, Any]) -> str:
-    return "kept out" if card["disabled"] else "may sign in"
+    return "disabled" if card["disabled"] else "may sign in"
+
+
+def _token_id(service: "Service", beginning: str) -> str:
+    """The id that begins so; what names none is left to be refused."""
+    known = [token.id for token in service.accounts.tokens(None) if token.id.startswith(beginning)]
+    if len(beginning) < LEAST_LETTERS or not known:
+        return beginning
+    if len(known) > 1:
+        raise EvenhandError(f"Several tokens begin with '{beginning}': {', '.join(known[:5])}.")
+    return known[0]
+
+
+def _token_state(token: "Token", disabled: bool) -> str:
+    if token.revoked is not None:
+        return "revoked"
+    if token.expires <= datetime.now(UTC):
+        return "expired"
+    return "user disabled" if disabled else "works"
+
+
+def _token_card(token: "Token", user: str) -> dict[str, Any]:
+    names = ("id", "name", "project", "role", "created", "expires", "used", "revoked")
+    return {"user": user} | {name: getattr(token, name) for name in names}

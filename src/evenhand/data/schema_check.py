@@ -16,7 +16,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Checked:
+class SchemaFit:
     """What there is to know before a schema is relied on."""
 
     rows: int
@@ -64,7 +64,7 @@ class Checked:
         return f"{self.rows_outside:,} rows ({each}); a search moves them to the nearest code of the domain"
 
 
-def check_dataset(data: Dataset) -> Checked:
+def check_dataset(data: Dataset) -> SchemaFit:
     """Compare the rows of a table with what its schema says."""
     schema = data.schema
     for attribute in schema.attributes:
@@ -72,7 +72,7 @@ def check_dataset(data: Dataset) -> Checked:
     outside = (data.codes < schema.lower) | (data.codes > schema.upper)  # (rows, d)
     by_attribute = {name: int(count) for name, count in zip(schema.names, outside.sum(axis=0), strict=True) if count}
     labels = np.bincount(data.labels, minlength=len(schema.label.values))
-    return Checked(
+    return SchemaFit(
         rows=len(data.codes),
         labels={schema.label.text(code): int(count) for code, count in enumerate(labels)},
         protected=schema.protected,
