@@ -2,8 +2,6 @@
 
 import csv
 import json
-import os
-import signal
 from itertools import combinations
 from pathlib import Path
 
@@ -17,9 +15,6 @@ from evenhand.errors import EvenhandError
 from evenhand.measures.diversity import Diversity
 from evenhand.methods.registry import check_needs
 from evenhand.models.classifier import Classifier
-from evenhand.paper.table_figures import PAPER, Pair
-from evenhand.paper.tables import Plan, reproduce
-from evenhand.paper.tables_page import intro_of, tables_of, write_reproduction
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.compare import Budget, Comparison, method_names, run_comparison
 from evenhand.search.recorder import Findings
@@ -154,54 +149,3 @@ def test_methods_that_need_gradients_refuse_a_black_box() -> None:
     with pytest.raises(EvenhandError, match=r"adf, margin need gradients.*maft"):
         check_needs(["adf", "margin", "maft"], model, torch.zeros(2, 3))
     check_needs(["maft", "themis"], model, torch.zeros(2, 3))
-
-
-TINY = Plan(seeds=40, steps=20, equal_seconds=0.5, equal_rows=9000, sg_starts=1, random_seeds=(0, 1), points=2)
-
-
-def test_an_interrupted_reproduction_keeps_whole_pairs() -> None:
-    def say(text: str) -> None:
-        if text.startswith("credit/sex: equal time"):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    result = reproduce(TINY, say, [Pair("credit", "age"), Pair("credit", "sex"), Pair("bank", "age")])
-    assert [measured.pair for measured in result.pairs] == [Pair("credit", "age")]
-    assert result.left_out == [Pair("credit", "sex"), Pair("bank", "age")]
-    assert "left out: credit/sex, bank/age" in intro_of(result)
-
-
-def test_reproduction_on_a_tiny_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every table of one pair, from real runs; figures of the paper stand beside ours."""
-    pair = Pair("credit", "age")
-    monkeypatch.setattr("evenhand.paper.tables.FIGURE_PAIR", pair)
-    said: list[str] = []
-    result = reproduce(TINY, said.append, [pair])
-    assert len(said) > 4
-    measured = result.pairs[0]
-    assert measured.seeds == 40
-    assert measured.paper_budget["adf"].findings > 0
-    assert len(measured.margin) == len(measured.adf) == 2
-    assert measured.curves["adf"][-1][0] == measured.curves["aequitas"][-1][0] == measured.starts
-    assert measured.curves["adf"][1][2] >= measured.curves["adf"][0][2]
-    assert all(outcome.model_rows <= TINY.equal_rows for outcome in measured.equal_work.values())
-    assert {name for name in measured.local_findings if "few" in name} == {"aequitas few", "sg few", "adf few"}
-    write_reproduction(result, tmp_path)
-    text = (tmp_path / "tables.md").read_text()
-    assert "(233,664)" in text  # the paper's ADF findings on credit/age
-    assert "partners among the values 0–39" in text
-    assert f"{measured.paper_budget['adf'].findings:,} (233,664)" in text
-    assert len(tables_of(result)) == 9
-    assert "<svg" in (tmp_path / "tables.html").read_text()
-    assert json.loads((tmp_path / "tables.json").read_text())["pairs"][0]["pair"] == ["credit", "age"]
-
-
-def test_the_papers_figures_add_up() -> None:
-    """Checks on what was carried over: averages that the paper states in its text."""
-    rows = list(PAPER.values())
-    success = np.mean([row.adf_findings / row.adf_generated for row in rows])
-    assert success == pytest.approx(0.4089, abs=5e-4)
-    assert np.mean([r.aequitas_findings / r.aequitas_generated for r in rows]) == pytest.approx(0.1822, abs=5e-4)
-    assert np.mean([r.adf_findings_500s / r.adf_generated_500s for r in rows]) == pytest.approx(0.428, abs=5e-3)
-    assert np.mean([r.sg_findings_500s / r.sg_generated_500s for r in rows]) == pytest.approx(0.415, abs=5e-3)
-    assert np.mean([r.global_adf / r.global_aequitas for r in rows]) - 1 == pytest.approx(7.94, abs=0.02)
-    assert np.mean([r.seconds_adf / r.seconds_aequitas for r in rows]) == pytest.approx(0.4897, abs=5e-3)

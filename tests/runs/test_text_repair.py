@@ -13,9 +13,6 @@ import torch
 from evenhand.errors import EvenhandError
 from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
 from evenhand.models.text.loading import RecurrentModel, load_text_model
-from evenhand.paper.repair_tables_page import AllRepairs
-from evenhand.paper.text_figures import TextRow
-from evenhand.paper.text_repair_tables import TextRepairPlan, reproduce_text_repairs
 from evenhand.runs.repair import Repair
 from evenhand.runs.text_audit import audit_text
 from evenhand.runs.text_repair import TextWork, repair_text
@@ -169,30 +166,3 @@ def test_bad_input(files: UserFiles, tmp_path: Path) -> None:
     with pytest.raises(EvenhandError, match="No held-out text"):
         run(files, "pairing", everything, out=tmp_path / "repair")
     assert not (tmp_path / "repair").exists()
-
-
-TINY = TextRepairPlan(seeds=12, steps=2, training_steps=2, repeats=1, validation_texts=20, texts=40, mentioning=8)
-
-
-@pytest.mark.real_text
-def test_a_row_of_the_papers_table() -> None:
-    from evenhand.text.corpus import load_corpus
-    from evenhand.text.vectors import load_vectors
-    from tests.text.test_real_data import real
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("EVENHAND_CACHE", raising=False)
-        real(lambda: load_corpus("wiki")), real(load_vectors)
-        result = reproduce_text_repairs(TINY, rows=[TextRow("wiki", "lstm", "race")], workers=1)
-    (row,) = result.rows
-    assert set(row.repairs) == {
-        "augment",
-        "certified",
-        "pairing",
-        "augment asc",
-        "augment hotflip",
-        "augment adf-hotflip",
-    }
-    assert row.before.removed == 0
-    tables = AllRepairs(None, result).tables()
-    assert [cell.split(" ")[-1] for cell in tables[0].rows[0][1:3]] == ["(64.2%)", "(61.8%)"]

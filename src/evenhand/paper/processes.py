@@ -1,21 +1,19 @@
-"""Work in parts, several at a time, each in a process of its own; Ctrl-C is a wish that all of them hear."""
+"""Work in parts, several at a time, each in a process of its own; all of them hear Ctrl-C through the first."""
 
 import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 from evenhand.errors import EvenhandError
-from evenhand.runs.interrupt import Stopped, interrupt_as_wish
+from evenhand.runs.interrupt import Stopped
 
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -33,54 +31,6 @@ def default_workers() -> int:
     return min(MOST_WORKERS, cores)
 
 
-class RowOfPaper(Protocol):
-    """What was measured on one row of a table of the paper's."""
-
-    @property
-    def part(self) -> tuple[str, ...]:
-        """Which row."""
-
-    @property
-    def seconds(self) -> float:
-        """How long it took."""
-
-
-RowT = TypeVar("RowT", bound=RowOfPaper)
-KeyT = TypeVar("KeyT", bound=tuple[str, ...])
-
-
-@dataclass(frozen=True)
-class Measured(Generic[KeyT, RowT]):
-    """Rows of the paper's tables, in their order, and those that were not measured since the user wanted to stop."""
-
-    rows: list[RowT]
-    left_out: list[KeyT]
-    seconds: float
-    workers: int
-
-
-def measure_all(
-    parts: Sequence[KeyT],
-    task: Task[KeyT, RowT],
-    say: Say,
-    workers: int | None,
-    first: Callable[[KeyT], bool] = lambda part: False,
-) -> Measured[KeyT, RowT]:
-    """Measure all rows, `workers` at a time, some of them `first`; Ctrl-C keeps those that are whole."""
-    start, results = time.perf_counter(), dict[tuple[str, ...], RowT]()
-    workers = min(workers or default_workers(), len(parts))
-    order = sorted(parts, key=lambda part: not first(part))
-    with interrupt_as_wish() as interrupted:
-        for row in all_results(order, task, say, interrupted, workers):
-            results[row.part] = row
-            say(f"{'/'.join(row.part)}: done in {row.seconds:,.0f} s, {len(results)} of {len(parts)} rows")
-        if len(results) < len(parts):
-            say("stopped; the rows that are whole are kept")
-    whole = [results[part] for part in parts if part in results]
-    left_out = [part for part in parts if part not in results]
-    return Measured(whole, left_out, time.perf_counter() - start, workers)
-
-
 def all_results(
     parts: Sequence[Part], task: Task[Part, Result], say: Say, interrupted: Interrupted, workers: int
 ) -> Iterator[Result]:
@@ -95,7 +45,7 @@ def all_results(
             return
 
 
-class Worker:
+class InProcess:
     """What a process was told when it began."""
 
     stop: Event
@@ -105,15 +55,15 @@ class Worker:
 def _begin(stop: Event, messages: "SimpleQueue[str]") -> None:
     """A terminal sends Ctrl-C to all processes; the first one alone decides what it means."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Worker.stop, Worker.messages = stop, messages
+    InProcess.stop, InProcess.messages = stop, messages
 
 
 def _do(part: Part, task: Task[Part, Result]) -> Result | None:
     """In a process: one part, or nothing where the user wants to stop."""
-    if Worker.stop.is_set():
+    if InProcess.stop.is_set():
         return None
     try:
-        return task(part, Worker.messages.put, Worker.stop.is_set)
+        return task(part, InProcess.messages.put, InProcess.stop.is_set)
     except Stopped:
         return None
 

