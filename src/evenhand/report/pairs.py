@@ -1,7 +1,7 @@
 """Pairs to show, of tables and of texts: one card for reports, for the pages of the service, and for checks."""
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,15 +37,17 @@ class PairCard:
     description: str  # empty for texts, each of which says what it shares with the other
     sides: list[PairSide]
     score_of: str
-    origin: str
+    origin: str = ""
     changes: list[tuple[str, str]] = field(default_factory=list)  # of texts: replaced words, before and after
     original: list[Part] = field(default_factory=list)  # of texts, where words were replaced
     similarity: float | None = None  # of a text to its original
     strong: bool = False  # a text has words that a reader may not want to meet unasked
 
     def as_dict(self) -> dict[str, Any]:
-        """The card of a table as a summary holds it."""
-        sides = [{name: asdict(side)[name] for name in ("role", "protected", "label", "score")} for side in self.sides]
+        """The card as summaries and events hold it; what only texts have is left out of the others."""
+        if any(side.text for side in self.sides):
+            return asdict(self)
+        sides = [{name: getattr(side, name) for name in ("role", "protected", "label", "score")} for side in self.sides]
         return {"description": self.description, "sides": sides, "score_of": self.score_of, "origin": self.origin}
 
 
@@ -66,10 +68,10 @@ def example_pairs(
 
 
 def card_of(example: dict[str, Any], goal: str = "") -> PairCard:
-    """An example of a summary, ready to show; of texts the member that got `goal` first."""
+    """An example of a summary or of an event, ready to show; of texts the member that got `goal` first."""
     if "sides" in example:
-        sides = [PairSide(**side) for side in example["sides"]]
-        return PairCard(example["description"], sides, example["score_of"], example.get("origin", ""))
+        known = {item.name: example[item.name] for item in fields(PairCard) if item.name in example}
+        return PairCard(**known | {"sides": [PairSide(**side) for side in example["sides"]]})
     texts = (example["original"], example["text"], example["witness"])
     marked = marks(*texts, tuple(example["values"]))
     members = zip(("text", "witness"), (marked.text, marked.witness), strict=True)

@@ -6,10 +6,9 @@ from fastapi import Response
 from fastapi.responses import JSONResponse
 
 from evenhand.errors import EvenhandError
-from evenhand.report.sentences import NOT_TESTED, changed_text, is_not_tested, within_words
+from evenhand.report.sentences import NOT_TESTED, changed_text, is_about_texts, is_not_tested, within_words
 from evenhand.report.words import interval_text, joined, percent
 from evenhand.service.pages.view import CurrentView, View, router
-from evenhand.service.pages.words import is_about_texts
 from evenhand.service.storage.tables import Run
 
 MOST_CHOICES = 200

@@ -9,7 +9,14 @@ from evenhand.errors import EvenhandError
 from evenhand.report.charts import growth_points
 from evenhand.report.groups import group_tables
 from evenhand.report.repair_sentences import sentences
-from evenhand.report.sentences import STOPPED, is_not_tested, label_pair_texts, measured_parts, within_words
+from evenhand.report.sentences import (
+    STOPPED,
+    is_about_texts,
+    is_not_tested,
+    label_pair_texts,
+    measured_parts,
+    within_words,
+)
 from evenhand.report.words import interval_text, joined, percent
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.errors import ApiError
@@ -21,7 +28,6 @@ from evenhand.service.pages.words import (
     FILE_WORDS,
     PHASE_WORDS,
     POPULATION_WORDS,
-    is_about_texts,
     progress_words,
     requested,
     state_text,
@@ -203,7 +209,7 @@ def _pairs(events: list[Event]) -> list[dict[str, Any]]:
 
 def _over(view: View, run: Run) -> dict[str, Any]:
     summary, files = view.summary(run), view.files(run)
-    texts = is_about_texts(summary)
+    texts = is_about_texts(summary or {})
     values: dict[str, Any] = {"summary": summary, "files": files, "inner": None, "texts": texts, "from_here": False}
     if summary is None:
         return values

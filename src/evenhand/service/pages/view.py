@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader, StrictUndefined
 
 import evenhand
 from evenhand.errors import EvenhandError
@@ -135,7 +135,12 @@ def link(path: str, **query: Any) -> str:
 def environment() -> Environment:
     """All templates. Names come from people and from data, so everything is escaped."""
     made = Environment(
-        loader=PackageLoader("evenhand.service.pages"),
+        loader=ChoiceLoader(
+            [
+                PackageLoader("evenhand.service.pages"),
+                PrefixLoader({"report": PackageLoader("evenhand.report", ".")}),  # the card of a pair
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from evenhand.data.dataset import builtin_names, load_schema
+from evenhand.report.pairs import card_of
 from evenhand.report.sentences import NOT_TESTED, warning_rows
 from evenhand.report.words import counted, duration, interval_text, joined, percent
 from evenhand.service.requests import NOUNS
@@ -101,11 +102,6 @@ def on_the_form(error: str) -> str:
     return error
 
 
-def is_about_texts(summary: dict[str, Any] | None) -> bool:
-    """Whether a run was about texts: its figures are others, and its findings are not a table."""
-    return summary is not None and summary.get("domain") == "text"
-
-
 def phase_text(phase: str) -> str:
     """What a run is doing, from what its process calls it."""
     changed, _, population = phase.rpartition(", ")
@@ -176,7 +172,7 @@ def yes_no(value: Any) -> str:
 
 
 FILTERS = {
-    "percent": percent, "interval": interval_text, "counted": counted, "size": size_text, "moment": moment,
-    "outcome": outcome, "warnings": warning_rows, "on_the_form": on_the_form, "yes_no": yes_no,
+    "card": card_of, "percent": percent, "interval": interval_text, "counted": counted, "size": size_text,
+    "moment": moment, "outcome": outcome, "warnings": warning_rows, "on_the_form": on_the_form, "yes_no": yes_no,
     "state_text": state_text, "noun": lambda kind: NOUNS[kind],
 }  # fmt: skip

@@ -73,25 +73,50 @@
     showCurve(progress.growth || []);
   };
 
+  const quoted = (parts) => {
+    const box = made("p", "quote");
+    box.dir = "auto";
+    box.append(...parts.map(([kind, text]) => (kind ? made(kind === "gap" ? "span" : "mark", kind, text) : text)));
+    return box;
+  };
+
   const side = (one, scoreOf) => {
-    const box = made("div", "side");
+    const box = made("div", one.got === false ? "side without" : "side");
     const values = made("p");
     one.protected.forEach(([value, differs], place) => {
       if (place) values.append(", ");
       values.append(differs ? made("mark", "", value) : value);
     });
     const score = `model’s score for ‘${scoreOf}’: ${percent(one.score)}`;
-    box.append(made("p", "small", one.role), values, made("p", "decision", one.label), made("p", "small", score));
+    const role = one.text ? `${one.protected[0][0]} (${one.role})` : one.role;
+    box.append(made("p", "small", role), one.text ? quoted(one.text) : values);
+    box.append(made("p", "decision", one.label), made("p", "small", score));
     return box;
+  };
+
+  const revealed = (card, number) => {
+    const box = made("input", "reveal"), words = made("label", "reveal-label", ` Show pair ${number} (strong words)`);
+    box.type = "checkbox";
+    box.id = words.htmlFor = `reveal-${number}`;
+    card.classList.add("strong");
+    card.append(box, words);
   };
 
   const showPair = (pair) => {
     const examples = at("examples");
     if (!examples) return;
-    const card = made("li", "card"), sides = made("div", "sides");
+    const number = examples.children.length + 1;
+    const card = made("li", "card"), covered = made("div", "covered"), sides = made("div", "sides");
     sides.append(...pair.sides.map((one) => side(one, pair.score_of)));
-    card.append(made("h3", "", `Pair ${examples.children.length + 1}`), made("p", "", pair.description), sides);
-    if (pair.origin) card.append(made("p", "small", pair.origin));
+    covered.append(sides);
+    const changes = (pair.changes || []).map(([before, after]) => `‘${before}’ → ${after}`).join(", ");
+    if (changes) covered.append(made("p", "small quote", `Replaced: ${changes}`));
+    if (pair.origin) covered.append(made("p", "small", pair.origin));
+    if (pair.original && pair.original.length) covered.append(quoted(pair.original));
+    card.append(made("h3", "", `Pair ${number}`));
+    if (pair.strong) revealed(card, number);
+    if (pair.description) card.append(made("p", "", pair.description));
+    card.append(covered);
     examples.append(card);
     at("no-examples").hidden = true;
   };
