@@ -183,7 +183,6 @@ def test_people_by_part() -> None:
 
 def test_group_figures_by_hand() -> None:
     """The model says yes where a1 is at least 2; in the data yes is the second class."""
-    pytest.importorskip("fairlearn")
     [figures] = group_figures(classifier_of(linear([0.0, 1.0], -1.5)), people(), ["a0"])
     assert figures.population == "held-out rows of world"
     assert figures.groups == [
@@ -196,7 +195,6 @@ def test_group_figures_by_hand() -> None:
 
 
 def test_groups_without_anyone_who_has_the_label() -> None:
-    pytest.importorskip("fairlearn")
     data = people()
     nobody = Dataset(data.schema, data.codes, np.zeros(9, dtype=np.int64), data.train)
     [figures] = group_figures(classifier_of(linear([0.0, 1.0], -1.5)), nobody, ["a0"])

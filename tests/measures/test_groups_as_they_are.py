@@ -11,7 +11,6 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.infer.schema import dataset_from
-from evenhand.measures.groups import fairlearn_is_there
 from evenhand.runs.measure import measure_table
 from evenhand.runs.repair_examples import group_rows
 from evenhand.runs.subject import subject_of
@@ -19,7 +18,6 @@ from evenhand.search.space import TableSpace
 
 ROWS = 1200
 COLUMNS = ["sex", "pay", "debt"]
-pytestmark = pytest.mark.skipif(not fairlearn_is_there(), reason="needs fairlearn")
 
 
 def people() -> pd.DataFrame:

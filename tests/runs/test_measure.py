@@ -77,13 +77,6 @@ def test_findings_of_an_earlier_audit(tmp_path: Path) -> None:
         measure_table("bank", "age", half_width=0.1, findings=tmp_path)
 
 
-def test_without_fairlearn_a_note_says_how_to_get_it(schema_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.runs.measure.fairlearn_is_there", lambda: False)
-    summary = measure_table(str(schema_file), model=linear([2.0, 1.0, 1.0], -5.0), **COARSE).summary
-    assert summary["groups"] == []
-    assert 'pip install "evenhand[groups]"' in summary["notes"][0]
-
-
 def test_the_command_prints_tables_of_80_columns(tmp_path: Path) -> None:
     done = command("measure", "census", "-p", "race", "--half-width", "0.02", "--out", str(tmp_path / "m"))
     assert done.returncode == 0

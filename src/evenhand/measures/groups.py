@@ -1,8 +1,7 @@
-"""Differences between groups, from the labels alone: by our own counts with intervals, and by fairlearn's metrics."""
+"""Differences between groups, from the labels alone: who gets the favourable label, and who is judged wrongly."""
 
-import importlib.util
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,79 +11,38 @@ from evenhand.measures.rates import clopper_pearson, effective_samples, share_of
 from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import answers_on
 
-MOST_GROUP_ROWS = 200_000
-NOT_INSTALLED = 'Group figures need fairlearn: pip install "evenhand[groups]"'
+MOST_ROWS = 200_000
 
 
-def group_rates(
-    model: Classifier,
-    data: Dataset,
-    protected: list[str],
-    *,
-    confidence: float = 0.95,
-    most_rows: int = MOST_GROUP_ROWS,
-) -> list[dict[str, Any]]:
-    """For each attribute and each of its values in the data: selection and error rates with exact intervals."""
-    counts = np.ones(len(data.codes), dtype=bool) if data.weights is None else data.weights > 0
-    held_out = np.flatnonzero(~data.train & counts)
-    rows = held_out if len(held_out) else np.flatnonzero(counts)
-    rows = np.random.default_rng(0).permutation(rows)[:most_rows]
-    given = answers_on(model, data, rows).labels.numpy() == data.schema.label.favourable_code
-    actual = data.labels[rows] == data.schema.label.favourable_code
+class _Decisions(NamedTuple):
+    """What people are given and what they have in the data, as they stand in the table."""
+
+    codes: NDArray[np.int32]  # (n, d), which say only what group somebody belongs to
+    given: NDArray[np.bool_]  # (n,) the favourable label, by the model
+    actual: NDArray[np.bool_]  # (n,) the same, in the data
+    weights: NDArray[np.float64]  # (n,)
+    population: str
+
+    def groups(self, index: int) -> list[tuple[int, NDArray[np.bool_]]]:
+        """The codes of an attribute that anybody with a weight has, and who has them."""
+        codes = self.codes[:, index]
+        return [(code, codes == code) for code in np.unique(codes[self.weights > 0]).tolist()]
+
+    def share(self, hits: NDArray[np.bool_], there: NDArray[np.bool_]) -> float | None:
+        """The weighted rate of hits among those who are there; None where nobody is."""
+        return share_of(hits[there], self.weights[there])
+
+
+def _decisions(model: Classifier, data: Dataset, rows: NDArray[np.int64], which: str) -> _Decisions:
+    favourable = data.schema.label.favourable_code
     weighted = "" if data.weights is None else f", weighted by {data.schema.weight}"
-    words = f"{'held-out' if len(held_out) else 'all'} rows of {data.name}{weighted}"
-    weights = np.ones(len(rows)) if data.weights is None else data.weights[rows]
-    return [
-        _of_attribute(data, index, data.codes[rows, index], given, actual, weights, words, confidence)
-        for index in data.schema.protected_indices(protected)
-    ]
-
-
-def _of_attribute(
-    data: Dataset,
-    index: int,
-    codes: NDArray[np.int32],
-    given: NDArray[np.bool_],
-    actual: NDArray[np.bool_],
-    weights: NDArray[np.float64],
-    population: str,
-    confidence: float,
-) -> dict[str, Any]:
-    attribute = data.schema.attributes[index]
-    groups: list[dict[str, Any]] = []
-    for code in np.unique(codes[weights > 0]).tolist():
-        there = codes == code
-        groups.append(
-            {
-                "value": attribute.text(code),
-                "people": int(there.sum()),
-                "selection": _share(given, there, weights, confidence),
-                "error": _share(given != actual, there, weights, confidence),
-                "false_positive": _share(given, there & ~actual, weights, confidence),
-                "false_negative": _share(~given, there & actual, weights, confidence),
-            }
-        )
-    rates = [group["selection"]["rate"] for group in groups]
-    return {
-        "attribute": attribute.name,
-        "title": attribute.title,
-        "population": population,
-        "confidence": confidence,
-        "favourable": data.schema.label.text(data.schema.label.favourable_code),
-        "demographic_parity_difference": max(rates) - min(rates),
-        "groups": groups,
-    }
-
-
-def _share(
-    hits: NDArray[np.bool_], there: NDArray[np.bool_], weights: NDArray[np.float64], confidence: float
-) -> dict[str, Any] | None:
-    """The weighted rate of hits among those who are there, with its interval; None where nobody is."""
-    share = share_of(hits[there], weights[there])
-    if share is None:
-        return None
-    effective = effective_samples(weights[there])  # the number of people where all weigh the same
-    return {"rate": share, "interval": list(clopper_pearson(share * effective, effective, confidence))}
+    return _Decisions(
+        data.codes[rows],
+        answers_on(model, data, rows).labels.numpy() == favourable,
+        data.labels[rows] == favourable,
+        np.ones(len(rows)) if data.weights is None else data.weights[rows],
+        f"{which} rows of {data.name}{weighted}",
+    )
 
 
 @dataclass(frozen=True)
@@ -112,72 +70,70 @@ class GroupFigures:
         return asdict(self)
 
 
-def fairlearn_is_there() -> bool:
-    """Whether the optional extra is installed."""
-    return importlib.util.find_spec("fairlearn") is not None
-
-
 def group_figures(model: Classifier, data: Dataset, protected: list[str]) -> list[GroupFigures]:
-    """Figures for each protected attribute on the held-out rows, or on all rows where none are held out.
-
-    The model is asked about people as they stand in the table; codes only say which group somebody belongs to.
-    """
+    """Figures for each protected attribute on the held-out rows, or on all rows where none are held out."""
     rows = np.flatnonzero(~data.train if not data.train.all() else data.train)
-    which = "all" if data.train.all() else "held-out"
-    favourable = data.schema.label.favourable_code
-    codes = data.codes[rows]
-    labels = answers_on(model, data, rows).labels.numpy()
-    actual, given = ((of == favourable).astype(np.int64) for of in (data.labels[rows], labels))
-    weights = None if data.weights is None else data.weights[rows]
-    weighted = "" if weights is None else f", weighted by {data.schema.weight}"
-    return [
-        _figures(data, index, f"{which} rows of {data.name}{weighted}", codes[:, index], actual, given, weights)
-        for index in data.schema.protected_indices(protected)
+    people = _decisions(model, data, rows, "all" if data.train.all() else "held-out")
+    found = []
+    for index in data.schema.protected_indices(protected):
+        attribute = data.schema.attributes[index]
+        groups = [
+            PeopleOfGroup(
+                attribute.text(code),
+                int(there.sum()),
+                people.share(people.given, there) or 0.0,
+                people.share(people.given, there & people.actual),
+            )
+            for code, there in people.groups(index)
+        ]
+        selected = [group.selection_rate for group in groups]
+        right = [group.true_positive_rate for group in groups if group.true_positive_rate is not None]
+        opportunity = max(right) - min(right) if right else None
+        parity = max(selected, default=0.0) - min(selected, default=0.0)
+        found.append(GroupFigures(attribute.name, people.population, groups, parity, opportunity))
+    return found
+
+
+def group_rates(
+    model: Classifier, data: Dataset, protected: list[str], *, confidence: float = 0.95, most_rows: int = MOST_ROWS
+) -> list[dict[str, Any]]:
+    """For each attribute and each of its values in the data: selection and error rates with exact intervals."""
+    counts = np.ones(len(data.codes), dtype=bool) if data.weights is None else data.weights > 0
+    held_out = np.flatnonzero(~data.train & counts)
+    rows = held_out if len(held_out) else np.flatnonzero(counts)
+    rows = np.random.default_rng(0).permutation(rows)[:most_rows]
+    people = _decisions(model, data, rows, "held-out" if len(held_out) else "all")
+    return [_rates_of(data, index, people, confidence) for index in data.schema.protected_indices(protected)]
+
+
+def _rates_of(data: Dataset, index: int, people: _Decisions, confidence: float) -> dict[str, Any]:
+    attribute, label = data.schema.attributes[index], data.schema.label
+
+    def rate(hits: NDArray[np.bool_], there: NDArray[np.bool_]) -> dict[str, Any] | None:
+        share = people.share(hits, there)
+        if share is None:
+            return None
+        effective = effective_samples(people.weights[there])  # the number of people where all weigh the same
+        return {"rate": share, "interval": list(clopper_pearson(share * effective, effective, confidence))}
+
+    groups: list[dict[str, Any]] = [
+        {
+            "value": attribute.text(code),
+            "people": int(there.sum()),
+            "selection": rate(people.given, there),
+            "error": rate(people.given != people.actual, there),
+            "false_positive": rate(people.given, there & ~people.actual),
+            "false_negative": rate(~people.given, there & people.actual),
+        }
+        for code, there in people.groups(index)
     ]
-
-
-def _figures(
-    data: Dataset,
-    index: int,
-    population: str,
-    codes: NDArray[np.int32],
-    actual: NDArray[np.int64],
-    given: NDArray[np.int64],
-    weights: NDArray[np.float64] | None,
-) -> GroupFigures:
-    """The metrics of one attribute, each value a group.
-
-    The rate among those who have the favourable label is asked of groups in which somebody has it: fairlearn says 0
-    for nobody.
-    """
-    from fairlearn.metrics import MetricFrame, count, selection_rate, true_positive_rate
-
-    attribute = data.schema.attributes[index]
-    if weights is not None:  # a group without any weight has no rate
-        counts = np.isin(codes, codes[weights > 0])
-        codes, actual, given, weights = codes[counts], actual[counts], given[counts], weights[counts]
-    selected = MetricFrame(
-        metrics={"people": count, "rate": selection_rate},
-        y_true=actual,
-        y_pred=given,
-        sensitive_features=codes,
-        sample_params=None if weights is None else {"rate": {"sample_weight": weights}},
-    )
-    found: dict[int, float] = {}
-    opportunity = None
-    if (actual if weights is None else actual * weights).any():
-        there = np.isin(codes, codes[(actual == 1) & (weights > 0 if weights is not None else True)])
-        frame = MetricFrame(
-            metrics={"rate": true_positive_rate},
-            y_true=actual[there],
-            y_pred=given[there],
-            sensitive_features=codes[there],
-            sample_params=None if weights is None else {"rate": {"sample_weight": weights[there]}},
-        )
-        found, opportunity = frame.by_group["rate"].to_dict(), float(frame.difference()["rate"])
-    by_group = selected.by_group
-    groups = [
-        PeopleOfGroup(attribute.text(code), int(people), float(rate), found.get(code))
-        for code, people, rate in zip(by_group.index.tolist(), by_group["people"], by_group["rate"], strict=True)
-    ]
-    return GroupFigures(attribute.name, population, groups, float(selected.difference()["rate"]), opportunity)
+    selected = [group["selection"]["rate"] for group in groups]
+    return {
+        "attribute": attribute.name,
+        "title": attribute.title,
+        "population": people.population,
+        "confidence": confidence,
+        "favourable": label.text(label.favourable_code),
+        "demographic_parity_difference": max(selected) - min(selected),
+        "groups": groups,
+    }

@@ -14,7 +14,7 @@ from evenhand.choices import OutputForm
 from evenhand.data.dataset import Dataset
 from evenhand.files import result_folder, write_json
 from evenhand.measures.direction import directions, label_directions
-from evenhand.measures.groups import NOT_INSTALLED, fairlearn_is_there, group_figures
+from evenhand.measures.groups import group_figures
 from evenhand.measures.people import limit_words, people_rates
 from evenhand.measures.populations import Neighbourhood, Population, Uniform
 from evenhand.measures.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
@@ -126,7 +126,7 @@ def measure_table(
             with stages.timed("findings"):
                 again = earlier.rate(classifier, where, confidence, seed, on_progress).as_dict()
         with stages.timed("groups"):
-            groups = [] if interrupted() else _groups(classifier, dataset, names, notes)
+            groups = [] if interrupted() else group_figures(classifier, dataset, names)
         if not subject.tested(names) and _found_any(measured):
             subject = subject.seen_to_read(names)
         summary = {
@@ -136,7 +136,7 @@ def measure_table(
             "config": config,
             "measured": measured,
             "findings": again,
-            "groups": groups,
+            "groups": [figures.as_dict() for figures in groups],
             "notes": notes,
             "stopped": "interrupted" if interrupted() else "completed",
             **circumstances(classifier, stages),
@@ -165,14 +165,6 @@ def _facts(data: Dataset, names: list[str], subject: Subject, started: datetime)
         "favourable": label.text(label.favourable_code),
         "model": {"name": subject.name, "output": subject.classifier.output, **subject.facts()},
     }
-
-
-def _groups(model: Classifier, data: Dataset, names: list[str], notes: list[str]) -> list[dict[str, Any]]:
-    """Group figures, or a note that they need another package."""
-    if not fairlearn_is_there():
-        notes.append(NOT_INSTALLED)
-        return []
-    return [figures.as_dict() for figures in group_figures(model, data, names)]
 
 
 def _spaces(data: Dataset, names: list[str], subject: Subject) -> tuple[list[TableSpace], list[str]]:
