@@ -2,13 +2,14 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from evenhand.paper.figures import PaperFigures
 from evenhand.paper.processes import Interrupted, Say, all_results, default_workers
 from evenhand.report.tables import Table
 from evenhand.runs.interrupt import interrupt_as_wish
@@ -24,6 +25,8 @@ OnDownload = Callable[[str, int, int], None]  # what, bytes so far, bytes in all
 class MeasuredRow:
     """What was measured on one row of the paper's tables."""
 
+    figures: ClassVar[Mapping[Any, PaperFigures]]  # what the paper says, by row
+
     row: Row
     seconds: float = field(default=0.0, kw_only=True)
 
@@ -31,6 +34,11 @@ class MeasuredRow:
     def name(self) -> str:
         """As tables and messages call it."""
         return "/".join(self.row)
+
+    @property
+    def paper(self) -> PaperFigures:
+        """What the paper says about it."""
+        return self.figures[self.row]
 
 
 PlanT = TypeVar("PlanT", bound="DataclassInstance")

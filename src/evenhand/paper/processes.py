@@ -45,6 +45,16 @@ def all_results(
             return
 
 
+def stopping(interrupted: Interrupted) -> Callable[[str, float], None]:
+    """For work that tells of its steps: what ends it where the user wants to stop."""
+
+    def on_step(what: str, share: float) -> None:  # noqa: ARG001 - only the wish to stop matters
+        if interrupted():
+            raise Stopped
+
+    return on_step
+
+
 class InProcess:
     """What a process was told when it began."""
 

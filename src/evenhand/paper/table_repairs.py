@@ -17,13 +17,12 @@ from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward
 from evenhand.paper.columns import Column, table, verdict
 from evenhand.paper.driver import MeasuredRow, Reproduction, Study
-from evenhand.paper.figures import MEAN_REMOVED, TABLE_REPAIRS, TABLE_SEEDS, PaperFigures, TableRow
-from evenhand.paper.processes import Interrupted, Say
+from evenhand.paper.figures import MEAN_REMOVED, TABLE_REPAIRS, TABLE_SEEDS, TableRow
+from evenhand.paper.processes import Interrupted, Say, stopping
 from evenhand.paper.table_searches import need_sg
 from evenhand.repairs.table import DEFAULT_STRENGTH, Repaired, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.report.tables import Table
-from evenhand.runs.interrupt import Stopped
 from evenhand.runs.repair import search_all
 from evenhand.runs.table_repair import joined_findings
 from evenhand.search.recorder import Findings
@@ -59,14 +58,10 @@ QUICK_REPAIR = TableRepairPlan(seeds=200, steps=200, sg_seconds=3.0, repeats=2, 
 class TableRepairRow(MeasuredRow):
     """What was measured on one pair of a data set and a protected attribute."""
 
+    figures = TABLE_REPAIRS
     row: TableRow
     findings: dict[str, int]  # of each source
     rows: dict[str, dict[str, Any]]  # by model: original, retrained, blind, "augment aequitas" and so on
-
-    @property
-    def paper(self) -> PaperFigures:
-        """What the paper says about it."""
-        return TABLE_REPAIRS[self.row]
 
     def rate(self, model: str) -> float | None:
         """The rate over the domain, mean over repeats; None: no such model."""
@@ -102,10 +97,7 @@ def measure_table_repairs(row: TableRow, say: Say, interrupted: Interrupted, pla
         found = search_all(model, space, make_method(method), data.codes[seeds], seeds, 0, limits)
         return joined_findings(found, space)
 
-    def on_step(what: str, share: float) -> None:  # noqa: ARG001 - only the wish to stop matters
-        if interrupted():
-            raise Stopped
-
+    on_step = stopping(interrupted)
     workshop = Workshop(Material(data, space, module.widths, Recipe(epochs=plan.epochs)), model, plan.repeats, on_step)
     with one_thread(CPU):
         say(f"{name}: findings of {', '.join(SOURCES)}")

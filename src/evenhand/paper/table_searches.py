@@ -19,7 +19,7 @@ from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.paper.driver import MeasuredRow, OnDownload
-from evenhand.paper.figures import TABLE_AUDITS, TABLE_SEEDS, PaperFigures, TableRow
+from evenhand.paper.figures import TABLE_AUDITS, TABLE_SEEDS, TableRow
 from evenhand.paper.processes import Interrupted, Say
 from evenhand.runs.compare import Outcome, run_method
 from evenhand.runs.interrupt import Stopped
@@ -53,6 +53,7 @@ class TableAuditPlan:
 class TableAuditRow(MeasuredRow):
     """Everything measured on one pair of a data set and a protected attribute."""
 
+    figures = TABLE_AUDITS
     row: TableRow
     seeds: int
     paper_budget: dict[str, Outcome]  # adf, aequitas
@@ -65,11 +66,6 @@ class TableAuditRow(MeasuredRow):
     curves: dict[str, Curve]
     margin: list[Outcome]  # one for each random seed
     adf: list[Outcome]
-
-    @property
-    def paper(self) -> PaperFigures:
-        """What the paper says about it."""
-        return TABLE_AUDITS[self.row]
 
     def mean(self, method: Literal["margin", "adf"], figure: str) -> float:
         """The mean of a figure over random seeds; infinite where the method found nothing to divide by."""

@@ -5,14 +5,7 @@ from typing import Any
 
 from evenhand.paper.columns import Column, mean_known, order, show, table
 from evenhand.paper.driver import Reproduction, Study
-from evenhand.paper.figures import (
-    LOCAL_L0,
-    LOCAL_L0_LESS,
-    TEXT_AUDITS,
-    TEXT_NETWORKS,
-    TEXT_VALIDITY,
-    VALIDITY_ROW,
-)
+from evenhand.paper.figures import LOCAL_L0, LOCAL_L0_LESS, TEXT_AUDITS, TEXT_NETWORKS, TEXT_VALIDITY, VALIDITY_ROW
 from evenhand.paper.text_searches import (
     DEAREST,
     OURS,
@@ -30,14 +23,8 @@ TextAudits = Reproduction[TextAuditPlan, TextAuditRow]
 Figure = Column[TextAuditRow]
 
 QUICK_TEXT = TextAuditPlan(seeds=100, dearest_seeds=50, steps=20, enough=100, enough_steps=0, similar=40)
-NAMES = {  # as the paper heads its columns
-    "random": "RP",
-    "asc": "ASC",
-    "adf-asc": "ADF_ASC",
-    "hotflip": "HF",
-    "adf-hotflip": "ADF_HF",
-    OURS: "ours",
-}
+# As the paper heads its columns.
+NAMES = {"random": "RP", "asc": "ASC", "adf-asc": "ADF_ASC", "hotflip": "HF", "adf-hotflip": "ADF_HF", OURS: "ours"}
 LOCAL_NAMES = {"random": "RP", "adf-asc": "ADF", OURS: "ours"}
 METRICS = {"l0": "L_0", "l2": "L_2", "jaccard": "JSC", "bleu": "BLEU", "similarity": "SS"}
 ORDERS = (
@@ -86,10 +73,8 @@ def _global_counts(made: TextAudits) -> Table:
     def found(method: str) -> Figure:
         return Figure(NAMES[method], lambda row: row.runs[method].global_findings, "{:,}", method)
 
-    seeds, raw = (
-        Figure("Seed", lambda row: row.seeds, "{:,}", "seeds"),
-        Figure("Raw", lambda row: row.raw, "{:,}", "raw"),
-    )
+    seeds = Figure("Seed", lambda row: row.seeds, "{:,}", "seeds")
+    raw = Figure("Raw", lambda row: row.raw, "{:,}", "raw")
     remark = (
         "Raw: seeds that are findings as they were written. The other columns count findings beyond the raw ones, at "
         "most one from each seed."

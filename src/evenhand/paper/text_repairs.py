@@ -9,12 +9,11 @@ from evenhand.models.devices import one_thread
 from evenhand.models.text.loading import RecurrentModel
 from evenhand.paper.columns import Column, mean_known, show, table, verdict
 from evenhand.paper.driver import MeasuredRow, Reproduction, Study
-from evenhand.paper.figures import MEAN_TEXT_REMOVED, TEXT_REPAIR_METHODS, TEXT_REPAIRS, PaperFigures, TextRow
-from evenhand.paper.processes import Interrupted, Say
+from evenhand.paper.figures import MEAN_TEXT_REMOVED, TEXT_REPAIR_METHODS, TEXT_REPAIRS, TextRow
+from evenhand.paper.processes import Interrupted, Say, stopping
 from evenhand.paper.text_searches import DEAREST, LEXICON, builtin_corpus, download_all
 from evenhand.report.tables import Table
 from evenhand.runs.audit import Stages
-from evenhand.runs.interrupt import Stopped
 from evenhand.runs.text_audit import load_setting
 from evenhand.runs.text_judge import TextJudge
 from evenhand.runs.text_repair import CPU, TextRepairConfig, TextWork
@@ -64,16 +63,12 @@ class RepairEffect:
 class TextRepairRow(MeasuredRow):
     """Everything measured on one row."""
 
+    figures = TEXT_REPAIRS
     row: TextRow
     learned: int  # findings from training texts
     independent: int  # findings from held-out texts
     before: RepairEffect
     repairs: dict[str, RepairEffect]  # by way, and for two rows "augment asc" and so on
-
-    @property
-    def paper(self) -> PaperFigures:
-        """What the paper says about it."""
-        return TEXT_REPAIRS[self.row]
 
     def removed(self, way: str) -> float | None:
         """The share of independent findings that a repair removed; None where there is no such figure."""
@@ -88,11 +83,6 @@ class TextRepairRow(MeasuredRow):
 def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan: TextRepairPlan) -> TextRepairRow:
     """Both repairs of the paper, and pairing, on one row."""
     name = "/".join(row)
-
-    def on_step(what: str, share: float) -> None:  # noqa: ARG001 - only the wish to stop matters
-        if interrupted():
-            raise Stopped
-
     config = TextRepairConfig(
         dataset=row.corpus, protected=[row.protected], network=row.network, lexicon=LEXICON, by=list(WAYS),
         method=SOURCE, seeds=plan.dearest_seeds if row.protected == DEAREST else plan.seeds, steps=plan.steps,
@@ -101,7 +91,7 @@ def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan:
     )  # fmt: skip
     setting = load_setting(config.audit, builtin_corpus(row.corpus), lambda what, done, total: None)
     assert isinstance(setting.model, RecurrentModel)
-    work = TextWork(config, setting, setting.model, Stages(), on_step)
+    work = TextWork(config, setting, setting.model, Stages(), stopping(interrupted))
     with one_thread(CPU):
         say(f"{name}: findings from held-out texts")
         judge = TextJudge(work, *work.search(train=False))

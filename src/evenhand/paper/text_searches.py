@@ -20,7 +20,7 @@ from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
 from evenhand.models.text.loading import TextModel, load_text_model
 from evenhand.paper.driver import MeasuredRow, OnDownload
-from evenhand.paper.figures import TEXT_AUDITS, PaperFigures, TextRow
+from evenhand.paper.figures import TEXT_AUDITS, TextRow
 from evenhand.paper.processes import Interrupted, Say
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import no_findings
@@ -133,16 +133,12 @@ class TextRun:
 class TextAuditRow(MeasuredRow):
     """Everything measured on one row."""
 
+    figures = TEXT_AUDITS
     row: TextRow
     seeds: int
     raw: int  # seeds that are findings as they were written
     runs: dict[str, TextRun]
     quality: dict[str, Any]
-
-    @property
-    def paper(self) -> PaperFigures:
-        """What the paper says about it."""
-        return TEXT_AUDITS[self.row]
 
     def reached(self, method: str) -> float:
         """The share of seeds that lead to a finding, the raw ones among them."""
