@@ -317,6 +317,11 @@ def test_a_run_that_was_cut_off_is_resumed(made: TextAudits, tmp_path: Path) -> 
     make_page(page, tmp_path, quick=True, workers=1)
     assert len(measured) == 4 + 3
     (tmp_path / "tables.json").rename(tmp_path / "unfinished.json")
+    again = make_page(page, tmp_path, quick=True, workers=1)  # cut off between the last row and the page
+    assert len(measured) == 4 + 3
+    assert again.parts[""].workers == 1
+    assert not again.left_out
+    (tmp_path / "tables.json").rename(tmp_path / "unfinished.json")
     make_page(page, tmp_path, quick=True, workers=1, change_plan=lambda plan: replace(plan, steps=1))
     assert len(measured) == 4 + 3 + 3
 

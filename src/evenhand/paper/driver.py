@@ -106,7 +106,7 @@ def earlier_run(study: Study[PlanT, RowT], plan: PlanT, content: dict[str, Any])
     try:
         rows = [row | {"row": row[study.noun]} for row in content[f"{study.noun}s"]]
         measured = [TypeAdapter(study.measured).validate_python(row) for row in rows]
-        return Reproduction(study, plan, measured, [], float(content["seconds"]), 1)
+        return Reproduction(study, plan, measured, [], float(content["seconds"]), content.get("workers", 1))
     except (KeyError, TypeError, ValidationError):  # not written by us, or by a version that measured otherwise
         return None
 
@@ -127,7 +127,9 @@ def reproduce(
     start = time.perf_counter() - (earlier.seconds if earlier else 0.0)
     results: dict[Row, RowT] = {row.row: row for row in earlier.rows} if earlier else {}
     missing = sorted((row for row in study.rows if row not in results), key=lambda row: not study.first(row))
-    workers = min(workers or default_workers(), study.most_workers or len(missing), max(1, len(missing)))
+    if earlier is not None and not missing:
+        return earlier
+    workers = min(workers or default_workers(), study.most_workers or len(missing), len(missing))
 
     def collect() -> Reproduction[PlanT, RowT]:
         rows = [results[row] for row in study.rows if row in results]

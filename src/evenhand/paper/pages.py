@@ -87,7 +87,7 @@ def make_page(
     for name, study in page.studies.items():
         plan = change_plan(study.quick if quick else study.plan)
         earlier = earlier_run(study, plan, interrupted.get(name, {}))
-        if earlier is not None:
+        if earlier is not None and earlier.rows:
             say(f"resumed: {len(earlier.rows)} of {len(study.rows)} {study.noun}s are there already")
 
         def save(part: Reproduction[Any, Any], done: FinishedPage = made, name: str = name) -> None:
