@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,15 +17,14 @@ from evenhand.data.schema import Schema
 from evenhand.measures.people import PeopleFound
 from evenhand.report.flips import Codes, Flips, flips_of
 from evenhand.search.check import Checked
-from evenhand.search.recorder import PHASES, Findings
+from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 
 BATCH_ROWS = 65_536
 EXAMPLES = 20
 MOST_PEOPLE = 10  # examples that are rows of the data as they stand there
 VALUES_PER_ATTRIBUTE = 3
-FIGURES = ["label", "witness_label", "score", "witness_score", "seed_row", "phase", "step"]
-DENSE = 65_536  # codes of a domain that are counted in an array
+FIGURES = ["label", "witness_label", "score", "witness_score", "seed_row"]
 
 
 @dataclass(frozen=True)
@@ -88,19 +87,20 @@ def statistics_of(summary: dict[str, Any], findings: Path, data: Dataset) -> Sta
 def read_statistics(path: Path, data: Dataset, protected: list[str], unread: Collection[str] = ()) -> Statistics:
     """The statistics of a file of findings; attributes that the model does not read are left out."""
     schema = data.schema
-    indices = schema.protected_indices(protected)
-    names = [schema.names[index] for index in indices]
+    names = [schema.names[index] for index in schema.protected_indices(protected)]
     sample, witness = [f"sample_code.{name}" for name in schema.names], [f"witness_code.{name}" for name in names]
     keys = ["label", "witness_label", *(f"sample_code.{name}" for name in names), *witness]
     groups: Counter[tuple[Any, ...]] = Counter()
-    values = _ValueCounter(data, [*indices, *(schema.index(name) for name in unread)])
-    clearest = _Examples(indices)
+    left_out = {*names, *unread}
+    free = [a.name for a in schema.attributes if a.name not in left_out and a.kind != "pass"]
+    values: dict[str, Counter[int]] = {name: Counter() for name in free}
+    clearest = Clearest(EXAMPLES, lambda example: example.seed_row)
     with pq.ParquetFile(path) as file:
         for rows in file.iter_batches(BATCH_ROWS, columns=[*sample, *witness, *FIGURES]):
             groups.update(counted_groups(rows, keys))
-            batch = _findings(rows, sample, witness, schema)
-            values.add(batch)
-            clearest.add(batch)
+            for name, counts in values.items():
+                counts.update(_counted_values(rows[f"sample_code.{name}"]))
+            clearest.keep(_examples_in(rows, schema))
     own, other = slice(2, 2 + len(names)), slice(2 + len(names), None)
     flips = flips_of(
         {(*key[:2], key[own], key[other]): count for key, count in groups.items()},
@@ -111,133 +111,55 @@ def read_statistics(path: Path, data: Dataset, protected: list[str], unread: Col
     for key, count in groups.items():
         changed[tuple(name for name, a, b in zip(names, key[own], key[other], strict=True) if a != b)] += count
     order = sorted(changed.items(), key=lambda item: (-item[1], [name in item[0] for name in names]))
-    return Statistics(groups.total(), flips, order, values.result(), clearest.result())
+    spreads = [_spread(schema.index(name), counts, data) for name, counts in values.items() if counts]
+    spreads.sort(key=lambda spread: -spread.distance)
+    return Statistics(groups.total(), flips, order, spreads, clearest.kept)
 
 
 def counted_groups(rows: pa.RecordBatch, keys: list[str]) -> dict[tuple[Any, ...], int]:
     """How many rows of a batch have the same values of some columns."""
     plain = [rows[name].cast("string") if hasattr(rows[name], "dictionary") else rows[name] for name in keys]
     groups = pa.table(plain, keys).group_by(keys).aggregate([([], "count_all")])
-    return dict(
-        zip(
-            zip(*(groups[name].to_pylist() for name in keys), strict=True), groups["count_all"].to_pylist(), strict=True
-        )
-    )
+    *columns, counts = (groups[name].to_pylist() for name in (*keys, "count_all"))
+    return dict(zip(zip(*columns, strict=True), counts, strict=True))
 
 
-def _findings(rows: pa.RecordBatch, sample: list[str], witness: list[str], schema: Schema) -> Findings:
-    return Findings(
-        _matrix(rows, sample),
-        _matrix(rows, witness),
-        _label_codes(rows["label"], schema),
-        _label_codes(rows["witness_label"], schema),
-        array(rows["score"]),
-        array(rows["witness_score"]),
-        array(pc.not_equal(rows["phase"].cast("string"), PHASES[0])).astype(np.int8),
-        array(rows["seed_row"]),
-        array(rows["step"]),
-    )
+def _counted_values(column: pa.Array) -> dict[int, int]:
+    """How often values occur: only those that do, since a domain may have millions."""
+    counted = pc.value_counts(column)
+    return dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
+
+
+def _spread(index: int, found: Counter[int], data: Dataset) -> Spread:
+    """Compare counts of findings with counts of people, value by value."""
+    people = Counter(_counted_values(pa.array(data.clipped[:, index])))
+    codes = np.array(sorted(found | people))
+    shares = [np.array([counts[code] for code in codes.tolist()]) / counts.total() for counts in (found, people)]
+    excess = shares[0] - shares[1]
+    most = [place for place in np.argsort(-excess, kind="stable")[:VALUES_PER_ATTRIBUTE].tolist() if excess[place] > 0]
+    over = [ValueShare(int(codes[place]), float(shares[0][place]), float(shares[1][place])) for place in most]
+    return Spread(index, float(np.abs(excess).sum() / 2), over)
+
+
+def _examples_in(rows: pa.RecordBatch, schema: Schema) -> list[Example]:
+    """The clearest findings of a batch, one of each seed; of equal differences the earlier one."""
+    order = by_gap(array(rows["score"]), array(rows["witness_score"]))
+    _, first = np.unique(array(rows["seed_row"])[order], return_index=True)
+    best = order[np.sort(first)[:EXAMPLES]]
+    classes, examples = schema.label.values, []
+    for row in rows.take(pa.array(best)).to_pylist():
+        sample = {name: row[f"sample_code.{name}"] for name in schema.names}
+        witness = {name: row.get(f"witness_code.{name}", code) for name, code in sample.items()}
+        labels = (classes.index(row["label"]), classes.index(row["witness_label"]))
+        pair = (tuple(sample.values()), tuple(witness.values()))
+        examples.append(Example(row["seed_row"], *pair, *labels, row["score"], row["witness_score"]))
+    return examples
 
 
 def array(column: Any) -> NDArray[Any]:
     """A column as numbers."""
     numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return numbers
-
-
-def _matrix(rows: Any, columns: list[str]) -> NDArray[np.int32]:
-    """(n, columns) some integer columns side by side."""
-    return np.stack([array(rows[name]) for name in columns], axis=1)
-
-
-def _label_codes(column: Any, schema: Schema) -> NDArray[np.int64]:
-    """(n,) classes. A batch may come with a dictionary of its own, so its indices are not classes yet."""
-    encoded = column if hasattr(column, "dictionary") else column.dictionary_encode()
-    codes = np.array([schema.label.values.index(value) for value in encoded.dictionary.to_pylist()], dtype=np.int64)
-    places: NDArray[np.int32] = array(encoded.indices)
-    return codes[places]
-
-
-class ValueCounts(NamedTuple):
-    """How often values occur: only those that do, since a domain may have millions."""
-
-    codes: NDArray[np.int64]  # (n,) rising
-    counts: NDArray[np.int64]  # (n,)
-
-    def of(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(m,) the counts of rising codes among which are all that occur."""
-        counts = np.zeros(len(codes), dtype=np.int64)
-        counts[np.searchsorted(codes, self.codes)] = self.counts
-        return counts
-
-
-NOTHING = ValueCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
-
-
-class _ValueCounter:
-    """Counts the values of every attribute that is not protected and that the model reads."""
-
-    def __init__(self, data: Dataset, without: list[int]) -> None:
-        self._data = data
-        kinds = [attribute.kind for attribute in data.schema.attributes]
-        self._free = [index for index, kind in enumerate(kinds) if index not in without and kind != "pass"]
-        self._counts = [NOTHING for _ in self._free]
-
-    def add(self, batch: Findings) -> None:
-        """Count a batch."""
-        self._counts = [
-            _together(counts, self._count(index, batch.sample))
-            for index, counts in zip(self._free, self._counts, strict=True)
-        ]
-
-    def result(self) -> list[Spread]:
-        """Every attribute against the people in the data, the farthest first."""
-        if not self._counts or not len(self._counts[0].codes):
-            return []
-        people = [self._count(index, self._data.clipped) for index in self._free]
-        spreads = [
-            _spread(index, found, there) for index, found, there in zip(self._free, self._counts, people, strict=True)
-        ]
-        return sorted(spreads, key=lambda spread: -spread.distance)
-
-    def _count(self, index: int, samples: NDArray[np.int32]) -> ValueCounts:
-        attribute = self._data.schema.attributes[index]
-        if attribute.size > DENSE:
-            return ValueCounts(*np.unique(samples[:, index].astype(np.int64), return_counts=True))
-        counts = np.bincount(samples[:, index] - attribute.domain[0], minlength=attribute.size)
-        return ValueCounts(np.flatnonzero(counts) + attribute.domain[0], counts[counts > 0])
-
-
-def _together(one: ValueCounts, other: ValueCounts) -> ValueCounts:
-    """The sums of two counts."""
-    codes = np.union1d(one.codes, other.codes)
-    return ValueCounts(codes, one.of(codes) + other.of(codes))
-
-
-def _spread(index: int, found: ValueCounts, there: ValueCounts) -> Spread:
-    """Compare counts of findings with counts of people, value by value."""
-    codes = np.union1d(found.codes, there.codes)
-    findings, people = found.of(codes) / found.counts.sum(), there.of(codes) / there.counts.sum()
-    excess = findings - people
-    most = [int(place) for place in np.argsort(-excess, kind="stable")[:VALUES_PER_ATTRIBUTE] if excess[place] > 0]
-    over = [ValueShare(int(codes[place]), float(findings[place]), float(people[place])) for place in most]
-    return Spread(index, float(np.abs(excess).sum() / 2), over)
-
-
-class _Examples:
-    """Chooses the findings to show: the clearest, no seed twice."""
-
-    def __init__(self, protected: list[int]) -> None:
-        self._protected, self._clearest = protected, Clearest(EXAMPLES, lambda example: example.seed_row)
-
-    def add(self, batch: Findings) -> None:
-        """Look through a batch."""
-        best = _one_per_seed(batch, np.arange(len(batch.label)))
-        self._clearest.keep(example_at(batch, row, self._protected) for row in best)
-
-    def result(self) -> list[Example]:
-        """At most EXAMPLES pairs."""
-        return self._clearest.kept
 
 
 def people_examples(found: PeopleFound, space: TableSpace, reading: Literal["codes", "exact"]) -> list[Example]:
@@ -263,13 +185,6 @@ def examples_of(
             rows.tolist(), samples, witnesses, *columns, strict=True
         )
     ]
-
-
-def _one_per_seed(batch: Findings, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The clearest of some findings; of equal differences the earlier one."""
-    order = rows[by_gap(batch.score[rows], batch.witness_score[rows])]
-    _, first = np.unique(batch.seed[order], return_index=True)
-    return order[np.sort(first)[:EXAMPLES]]
 
 
 def by_gap(score: NDArray[np.float32], witness_score: NDArray[np.float32]) -> NDArray[np.int64]:
