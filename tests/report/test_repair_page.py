@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from evenhand.data.schema import Schema
-from evenhand.report.repair_page import render_repair
-from evenhand.report.repair_sentences import sentences
+from evenhand.report.repair import render_repair, repair_sentences
 from evenhand.runs.repair import paired
 from evenhand.runs.table_repair import repair_table, split_words
 from tests.worlds.repair import DOMAINS, QUICK, repaired, row_of, table, trained
@@ -22,7 +21,7 @@ def test_without_held_out_rows_accuracy_is_not_measured() -> None:
         assert row["accuracy"] is row["people"] is row["remaining"] is row["certified"] is None
         assert row["uniform"]["samples"] > 0
     assert result.summary["groups"] == []
-    assert "No rows are held out" in " ".join(sentences(result.summary))
+    assert "No rows are held out" in " ".join(repair_sentences(result.summary))
     assert "No rows are held out" in (result.folder / "report.html").read_text()
     assert json.loads((result.folder / "model.json").read_text())["accuracy"]["held_out"] is None
 
@@ -34,7 +33,7 @@ def test_what_it_costs_where_the_protected_attribute_is_the_label() -> None:
     summary = repair_table(data, "a0", "average", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
     means = [row_of(summary, name)["over_repeats"]["accuracy"]["mean"] for name in ("retrained", "blind")]
     assert means[0] - means[1] > 0.2
-    text = " ".join(sentences(summary))
+    text = " ".join(repair_sentences(summary))
     assert f"costs {100 * (means[0] - means[1]):.2f} percentage points of accuracy" in text
     assert "The protected attributes carry much of what the label holds" in text
     before, after = (row_of(summary, name)["accuracy"] for name in ("original", "average"))
@@ -45,7 +44,7 @@ def test_without_held_out_rows_the_rows_set_aside_say_what_it_costs() -> None:
     data = table()
     data = replace(data, labels=(data.codes[:, 0] >= 1).astype(np.int64), train=np.ones(len(data.codes), dtype=bool))
     summary = repair_table(data, "a0", "blind", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
-    text = " ".join(sentences(summary))
+    text = " ".join(repair_sentences(summary))
     before, after = (row_of(summary, name)["validation_accuracy"] for name in ("original", "blind"))
     assert before - after > 0.2
     assert f"accuracy {before:.2%} before, {after:.2%} after" in text
@@ -70,7 +69,7 @@ def test_sentences_say_the_figures_of_the_summary() -> None:
     result = repaired("pairing,average", repeats=2)
     summary = result.summary
     before, chosen, blind = (row_of(summary, name) for name in ("original", summary["chosen"], "blind"))
-    text = " ".join(sentences(summary))
+    text = " ".join(repair_sentences(summary))
     for row, when in ((before, "before"), (chosen, "after")):
         low, high = row["people"]["interval"]
         assert f"{row['people']['rate']:.2%} (95% interval {low:.2%} to {high:.2%}) {when}" in text
@@ -85,7 +84,7 @@ def test_sentences_say_the_figures_of_the_summary() -> None:
 def test_the_headline_is_about_people_and_what_it_costs() -> None:
     summary = repaired("average").summary
     before, after = (row_of(summary, name) for name in ("original", "average"))
-    first, second, *_ = sentences(summary)
+    first, second, *_ = repair_sentences(summary)
     assert first.startswith("Held-out people for whom another protected value changes the label: ")
     assert f"{before['people']['rate']:.2%} before, 0.00% after; accuracy " in first
     points = 100 * (before["accuracy"] - after["accuracy"])
@@ -116,7 +115,7 @@ def test_whose_split_it_is_judged_on_is_said() -> None:
         "the table's own split: rows with part = a are for training, "
     )
     result = repaired("average")
-    assert f"Judged on held-out rows ({split_words(data)})." in sentences(result.summary)
+    assert f"Judged on held-out rows ({split_words(data)})." in repair_sentences(result.summary)
     assert f"({split_words(data)})" in (result.folder / "report.html").read_text()
 
 

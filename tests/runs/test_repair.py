@@ -18,7 +18,7 @@ from evenhand.measures.verdict import Judged, Verdict
 from evenhand.models.classifier import Classifier
 from evenhand.models.loading import load_module
 from evenhand.repairs.table import Workshop
-from evenhand.report.repair_sentences import sentences
+from evenhand.report.repair import repair_sentences
 from evenhand.runs import table_repair as repair_run
 from evenhand.runs.repair import Repair
 from evenhand.runs.table_repair import repair_table
@@ -180,7 +180,7 @@ def test_where_nothing_keeps_to_the_condition_no_model_is_left(tmp_path: Path) -
     assert result.model is None
     assert result.summary["chosen"] is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "summary.json"]
-    (sentence,) = sentences(result.summary)
+    (sentence,) = repair_sentences(result.summary)
     assert "accuracy_loss<=-1" in sentence
     assert "No repair was chosen" in (tmp_path / "report.html").read_text()
 
@@ -205,7 +205,7 @@ def test_the_average_of_an_object_predicts_and_no_file_is_left_that_says_otherwi
     repaired("blind", out=tmp_path)
     result = repair_table(DATA, "a0", "average", model=Guess(), out=tmp_path, **UNTRAINED, **QUICK)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "summary.json"]
-    assert "no model file is written" in " ".join(sentences(result.summary))
+    assert "no model file is written" in " ".join(repair_sentences(result.summary))
     assert result.summary["chosen"] == "average"
     assert len(set(result.predict(frame_of(DATA)).tolist())) == 2
 

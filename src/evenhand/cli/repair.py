@@ -214,7 +214,7 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from evenhand.report.repair_sentences import sentences
+    from evenhand.report.repair import repair_sentences
     from evenhand.report.sentences import warning_rows
     from evenhand.report.words import percent
 
@@ -235,7 +235,7 @@ def _print(summary: dict[str, Any], folder: Path) -> None:
         accuracy = "–" if row["accuracy"] is None else f"{row['accuracy']:.2%}"
         style = "bold" if row["name"] == summary["chosen"] else ""
         shown.add_row(Text(row["name"], style=style), accuracy, *cells)
-    headline, *rest = sentences(summary)
+    headline, *rest = repair_sentences(summary)
     for name, warning in warning_rows(summary):
         console.print(Text(f"{name.capitalize()}: {warning}", style="bold"), end="\n\n")
     console.print(Text(headline, style="bold"), end="\n\n")

@@ -17,7 +17,7 @@ from evenhand.paper.table_searches import (
     measure_table_audit,
     need_sg,
 )
-from evenhand.report.charts import seeds_chart
+from evenhand.report.charts import growth_chart
 from evenhand.report.tables import Table
 
 Audits = Reproduction[TableAuditPlan, TableAuditRow]
@@ -274,7 +274,8 @@ def _figure(made: Audits) -> Table:
     titles = ["method", "seeds explored", "unique samples", "findings"]
     columns = [Column[Any](title, itemgetter(place), "{:,}") for place, title in enumerate(titles)]
     title = f"Findings against seeds explored, both from the same findings of ADF: {'/'.join(FIGURE_ROW)}"
-    return table(title, points, columns, figure=str(seeds_chart(curves)))
+    panels = [growth_chart(curve, name.upper(), "seeds explored") for name, curve in curves.items() if curve]
+    return table(title, points, columns, figure="".join(panels))
 
 
 TABLE_AUDIT_STUDY = Study(

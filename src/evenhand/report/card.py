@@ -11,8 +11,7 @@ from evenhand.errors import EvenhandError
 from evenhand.report.commands import audit_command, from_python, measure_command, shareable
 from evenhand.report.limits import limits_of
 from evenhand.report.pairs import FROM_NOBODY, card_of
-from evenhand.report.repair_page import ABOUT
-from evenhand.report.repair_sentences import sentences
+from evenhand.report.repair import ABOUT, repair_sentences
 from evenhand.report.sentences import (
     budget_text,
     example_lines,
@@ -226,7 +225,7 @@ def _repair(summary: dict[str, Any]) -> CardRun:
         title=f"Repair: less dependence on {names}",
         facts=[*_facts(summary), ("Repaired by", kind), *_circumstances(summary)],
         rates=rates,
-        said=sentences(summary),
+        said=repair_sentences(summary),
         pairs=[_changed_pair(example) for example in changed if not has_strong_words(example["person"])][:PAIRS],
         limits=limits_of(summary),
         command=summary["command"],

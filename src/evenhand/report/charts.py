@@ -9,8 +9,11 @@ from typing import Any
 
 from markupsafe import Markup
 
+from evenhand.report.words import percent
+
 WIDTH, HEIGHT = 640, 330
 TOP, RIGHT, BOTTOM, LEFT = 34, 150, 52, 6  # the right margin holds the names of the lines
+TRADE_WIDTH, TRADE_HEIGHT, TRADE_LEFT, TRADE_RIGHT, TRADE_TOP, TRADE_BOTTOM = 720, 340, 84, 150, 16, 52
 LABEL_ROOM = 56  # two rows of text, at the size that a phone needs
 
 Point = tuple[int, int, int]  # samples tried, unique generated, findings
@@ -24,23 +27,26 @@ def growth_points(summary: dict[str, Any]) -> list[Point]:
     return points if points and points[-1] == end else [*points, end]
 
 
-def growth_chart(points: Sequence[Point]) -> Markup:
-    """Unique samples and findings over samples tried, as two lines with their names at the ends."""
+def growth_chart(points: Sequence[Point], title: str = "", across: str = "samples tried") -> Markup:
+    """Unique samples and findings over samples tried or seeds, as two lines with their names at the ends."""
     points = [(0, 0, 0), *points]
     tried, generated, findings = points[-1]
     x_most, y_most = max(tried, 1), max(generated, 1)
-    parts = [_grid(y_most), _axis(x_most)]
+    parts = [_grid(y_most), _axis(x_most, across)]
     heights = _apart([_height(count, y_most) for count in (generated, findings)])
     for column, name, height in zip((1, 2), ("generated", "findings"), heights, strict=True):
         places = " ".join(f"{_across(p[0], x_most):.1f},{_height(p[column], y_most):.1f}" for p in points)
         parts.append(Markup('<polyline class="line {}" points="{}"/>').format(name, places))
         parts.append(_line_name(name, points[-1][column], height))
-    described = f"After {tried:,} samples tried: {generated:,} unique generated samples, {findings:,} findings."
-    return Markup(
-        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-labelledby="growth-title growth-desc">'
-        '<title id="growth-title">Findings and generated samples over samples tried</title>'
-        '<desc id="growth-desc">{}</desc>{}</svg>'
-    ).format(WIDTH, HEIGHT, described, Markup("").join(parts))
+    if title:
+        parts.append(Markup('<text class="name" x="{}" y="16">{}</text>').format(LEFT, title))
+    described = (
+        f"{f'{title}: ' if title else ''}findings and generated samples over {across}. "
+        f"After {tried:,} {across}: {generated:,} unique generated samples, {findings:,} findings."
+    )
+    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img"><title>{}</title>{}</svg>').format(
+        WIDTH, HEIGHT, described[0].upper() + described[1:], Markup("").join(parts)
+    )
 
 
 def share_bars(findings: float, people: float, most: float) -> Markup:
@@ -101,7 +107,7 @@ def _grid(most: int) -> Markup:
     )
 
 
-def _axis(most: int) -> Markup:
+def _axis(most: int, name: str) -> Markup:
     """Numbers below, and what they count."""
     mark = Markup('<text class="tick" x="{:.1f}" y="{}" text-anchor="{}">{}</text>')
     y = HEIGHT - BOTTOM + 22
@@ -109,8 +115,8 @@ def _axis(most: int) -> Markup:
         mark.format(_across(value, most), y, "middle" if value else "start", short_number(value))
         for value in ticks(most)
     ]
-    name = mark.format(_across(most / 2, most), HEIGHT - 5, "middle", "samples tried")
-    return Markup("").join([*marks, name])
+    named = mark.format(_across(most / 2, most), HEIGHT - 5, "middle", name)
+    return Markup("").join([*marks, named])
 
 
 def _line_name(name: str, count: int, height: float) -> Markup:
@@ -134,52 +140,60 @@ def _apart(heights: list[float]) -> list[float]:
     return [max(min(upper, lower - LABEL_ROOM), 16), lower]
 
 
-def seeds_chart(curves: dict[str, list[Point]]) -> Markup:
-    """Unique samples and findings over seeds explored, one small panel for each method, with scales of their own."""
-    panels = [_seeds_panel(name, points) for name, points in curves.items() if points]
-    return Markup("").join(panels)
+def trade_chart(rows: list[dict[str, Any]], chosen: str | None) -> Markup:
+    """Accuracy against rate for all, one dot each; filled dots are not beaten in both."""
+    shown = [row for row in rows if row["accuracy"] is not None]
+    if not shown:
+        return Markup("")
+    rates, accuracies = [row["uniform"]["rate"] for row in shown], [row["accuracy"] for row in shown]
+    most = max(*rates, 1e-6) * 1.05
+    low, high = min(accuracies), max(accuracies)
+    margin = max((high - low) * 0.15, 0.001)
+    low, high = low - margin, high + margin
 
+    def place(row: dict[str, Any]) -> tuple[float, float]:
+        x = TRADE_LEFT + (TRADE_WIDTH - TRADE_LEFT - TRADE_RIGHT) * math.sqrt(row["uniform"]["rate"] / most)
+        return x, TRADE_TOP + (TRADE_HEIGHT - TRADE_TOP - TRADE_BOTTOM) * (high - row["accuracy"]) / (high - low)
 
-def _seeds_panel(name: str, points: list[Point]) -> Markup:
-    width, height, left, bottom, right = 380, 220, 10, 40, 130
-    x_most, y_most = points[-1][0], max(max(generated for _, generated, _ in points), 1)
-
-    def place(seeds: int, count: int) -> str:
-        x = left + (width - left - right) * seeds / x_most
-        return f"{x:.1f},{height - bottom - (height - bottom - 30) * count / y_most:.1f}"
-
-    lines = [
-        Markup('<polyline fill="none" stroke="{}" stroke-width="2" points="{}"/>').format(
-            colour, " ".join(place(point[0], point[column]) for point in [(0, 0, 0), *points])
-        )
-        for column, colour in ((1, "#6b7fa3"), (2, "#b3261e"))
-    ]
-    names = [
-        Markup('<text x="{}" y="{}" font-size="12" fill="{}">{} {:,}</text>').format(
-            width - right + 4,
-            max(14.0, float(place(0, points[-1][column]).split(",")[1]) + shift),
-            colour,
-            label,
-            points[-1][column],
-        )
-        for column, colour, label, shift in ((1, "#6b7fa3", "samples", -2), (2, "#b3261e", "findings", 12))
-    ]
-    text = f"{name.upper()}: {points[-1][1]:,} unique samples and {points[-1][2]:,} findings after {x_most:,} seeds."
-    return Markup(
-        '<svg viewBox="0 0 {w} {h}" width="{w}" height="{h}" role="img"><title>{t}</title>'
-        '<text x="{l}" y="16" font-size="13" fill="currentColor">{n}</text>'
-        '<line x1="{l}" x2="{e}" y1="{b}" y2="{b}" stroke="currentColor" opacity=".4"/>'
-        '<text x="{e}" y="{y}" font-size="12" text-anchor="end" fill="currentColor">{x:,} seeds explored</text>'
-        "{p}</svg>"
-    ).format(
-        w=width,
-        h=height,
-        t=text,
-        l=left,
-        n=name.upper(),
-        e=width - right,
-        b=height - bottom,
-        y=height - bottom + 18,
-        x=x_most,
-        p=Markup("").join([*lines, *names]),
+    front = sorted((place(row) for row in shown if row["front"]), key=lambda at: at[0])
+    line = Markup('<polyline class="front" points="{}"/>').format(" ".join(f"{x:.1f},{y:.1f}" for x, y in front))
+    parts = [_axes(low, high, most), line, *_dots([(row, *place(row)) for row in shown], chosen)]
+    title = Markup(
+        "<title>Held-out accuracy against the rate of discriminatory samples, for {} models.</title>"
+    ).format(len(shown))
+    return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img">{}{}</svg>').format(
+        TRADE_WIDTH, TRADE_HEIGHT, title, Markup("").join(parts)
     )
+
+
+def _dots(placed: list[tuple[dict[str, Any], float, float]], chosen: str | None) -> list[Markup]:
+    """Dots with their names, which make room for each other from top to bottom."""
+    dot = Markup('<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{}"/>')
+    name = Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>')
+    marks, taken = [], list[tuple[float, float]]()
+    for row, x, y in sorted(placed, key=lambda dot: (dot[2], dot[1])):
+        label, kept = y + 4, row["name"] == chosen
+        while any(abs(label - other) < 15 and abs(x - at) < 170 for at, other in taken):
+            label += 15
+        taken.append((x, label))
+        marks.append(dot.format("dot" if row["front"] else "dot beaten", x, y, 7 if kept else 4.5))
+        marks.append(name.format("tick chosen" if kept else "tick", x + 11, label, row["name"]))
+    return marks
+
+
+def _axes(low: float, high: float, most: float) -> Markup:
+    tick = Markup('<text class="tick" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>')
+    rule = Markup('<line class="rule" x1="{:.1f}" x2="{:.1f}" y1="{:.1f}" y2="{:.1f}"/>')
+    bottom, right = TRADE_HEIGHT - TRADE_BOTTOM, TRADE_WIDTH - TRADE_RIGHT
+    parts = [rule.format(TRADE_LEFT, right, bottom, bottom)]
+    for share in (0.0, 0.5, 1.0):
+        y = TRADE_TOP + (bottom - TRADE_TOP) * share
+        parts += [
+            rule.format(TRADE_LEFT, right, y, y),
+            tick.format(TRADE_LEFT - 6, y + 4, "end", f"{high - (high - low) * share:.1%}"),
+        ]
+    for share in (0.0, 0.1, 0.4, 1.0):
+        x = TRADE_LEFT + (right - TRADE_LEFT) * math.sqrt(share)
+        parts.append(tick.format(x, bottom + 18, "middle", percent(share * most, 2)))
+    parts.append(tick.format(TRADE_LEFT, TRADE_HEIGHT - 8, "start", "rate of discriminatory samples (√ scale)"))
+    return Markup("").join(parts)

@@ -5,9 +5,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from evenhand.report.charts import growth_chart, rate_bar
-from evenhand.report.repair_page import trade_chart
-from evenhand.report.repair_sentences import sentences
+from evenhand.report.charts import growth_chart, rate_bar, trade_chart
+from evenhand.report.repair import repair_sentences
 from evenhand.report.sentences import example_lines, is_not_tested, measured_parts, model_rows, rows_of, warning_rows
 from evenhand.report.tables import Table
 from evenhand.report.words import interval_text, percent
@@ -52,7 +51,7 @@ def measurement_html(title: str, summary: dict[str, Any], tables: list[Table]) -
 
 def repair_html(summary: dict[str, Any], table: Table) -> str:
     """A repair: what it changed, all models that were compared, and what each costs."""
-    said = _list(sentences(summary))
+    said = _list(repair_sentences(summary))
     return _shown(
         _warnings(summary),
         Markup("<p><strong>evenhand repair</strong></p>"),

@@ -14,7 +14,9 @@ td { vertical-align: top; }
 th:first-child, td:first-child { text-align: left; }
 th { font-weight: 600; }
 p, li { max-width: 46rem; }
-svg { max-width: 100%; height: auto; }
+.chart { width: 24rem; max-width: 100%; height: auto; font-size: 22px; }
+.chart text { fill: currentColor; } .chart .grid { stroke: #8886; } .chart .line { fill: none; stroke-width: 3px; }
+.chart .line.generated { stroke: #6b7fa3; } .chart .line.findings { stroke: #b3261e; }
 @media print { body { padding: 0; font-size: 9.5pt; } section { break-inside: avoid; } }
 """
 

@@ -19,7 +19,7 @@ from evenhand.measures.verdict import Judged
 from evenhand.models.network import network_files
 from evenhand.models.repaired import MODEL, RepairedModel
 from evenhand.report.notebook import repair_html, repair_table
-from evenhand.report.repair_page import write_repair_report
+from evenhand.report.repair import write_repair_report
 from evenhand.report.sentences import introduced
 from evenhand.runs.audit import REPORT, SUMMARY
 from evenhand.search.method import Method

@@ -8,7 +8,7 @@ from fastapi.responses import JSONResponse
 from evenhand.errors import EvenhandError
 from evenhand.report.charts import growth_points
 from evenhand.report.groups import group_tables
-from evenhand.report.repair_sentences import sentences
+from evenhand.report.repair import repair_sentences
 from evenhand.report.sentences import (
     STOPPED,
     is_about_texts,
@@ -233,7 +233,7 @@ def _over(view: View, run: Run) -> dict[str, Any]:
         rows = {row["name"]: row for row in summary["rows"]}
         values |= {
             "chosen": rows.get(summary["chosen"] or ""),
-            "sentences": sentences(summary),
+            "sentences": repair_sentences(summary),
             "inner": next((name for name in files if name.startswith("model.inner.")), None),
         }
     return values

@@ -1,22 +1,60 @@
-"""The result of a repair in sentences: rates and accuracy before and after, and what it costs."""
+"""A repair in sentences and as a page: before and after, what it cost, and what there was to choose from."""
 
 import math
+from pathlib import Path
 from typing import Any
 
-from evenhand.report.sentences import within_words
-from evenhand.report.words import interval_text, percent
+from evenhand.files import write_text
+from evenhand.report.charts import trade_chart
+from evenhand.report.page import template
+from evenhand.report.sentences import is_about_texts, warning_rows, within_words
+from evenhand.report.words import interval_text, joined, percent
 
 MUCH = 0.02  # accuracy that protected attributes are worth before the report says so
+ABOUT = {
+    "original": "the model as it was given",
+    "retrained": "trained again in the same way as the repairs, without any repair: what the training alone brings",
+    "blind": "trained and used with the protected attributes held at one value; what another repair loses against it "
+    "is lost for nothing",
+    "augment": "trained again with findings added, both members of each pair under one label",
+    "certified": "trained on bounds of what any protected value could do (interval bound propagation)",
+    "pairing": "trained with a penalty on the difference of scores between variants (counterfactual logit pairing)",
+    "average": "the mean score over protected values (of tables weighted as in the training rows); nothing is trained",
+}
 
 
-def sentences(summary: dict[str, Any]) -> list[str]:
+def write_repair_report(path: Path, summary: dict[str, Any]) -> Path:
+    """Write the self-contained HTML page."""
+    write_text(path, render_repair(summary))
+    return path
+
+
+def render_repair(summary: dict[str, Any]) -> str:
+    """The page as text."""
+    rows = summary["rows"]
+    by_name = {row["name"]: row for row in rows}
+    chosen = by_name.get(summary["chosen"] or "")
+    return template("repair.html.j2").render(
+        summary=summary,
+        rows=rows,
+        chosen=chosen,
+        protected=joined(summary["protected"]),
+        about=ABOUT,
+        sentences=repair_sentences(summary),
+        warnings=warning_rows(summary),
+        within=within_words(summary),
+        chart=trade_chart(rows, summary["chosen"]),
+    )
+
+
+def repair_sentences(summary: dict[str, Any]) -> list[str]:
     """The result in sentences that say population and interval."""
     rows = {row["name"]: row for row in summary["rows"]}
     before, chosen = summary["rows"][0], rows.get(summary["chosen"] or "")
     if chosen is None:
         return [f"No repair keeps to the condition {summary['config']['choose']}, so no model was written."]
     within = within_words(summary)
-    found = [_headline(before, chosen, summary.get("domain") == "text", within)]
+    found = [_headline(before, chosen, is_about_texts(summary), within)]
     if chosen["people"] is not None:
         found.append(
             f"Held-out people who would get another label ({_population(chosen['people'], within)}): "
