@@ -19,7 +19,7 @@ from evenhand.search.recorder import PHASES
 from evenhand.search.text_space import Marked
 from evenhand.search.walk import ACCEPTANCE_DRAW, DRAWS_PER_STEP, SMALLEST_SALIENCY
 from evenhand.text.lexicon import ProtectedWords
-from evenhand.text.texts import cut
+from evenhand.text.texts import unit_ranges
 from evenhand.text.tokens import tokenize
 
 Text = list[str]  # words, signs and protected terms
@@ -53,7 +53,7 @@ def source_of(text: Marked, words: ProtectedWords, nearest: dict[str, Text], mos
     options: list[Text] = []
     swaps: list[Swap] = []
     protected = set()
-    for place, (start, _) in enumerate(cut(text.tokens, {m.start: m.end for m in text.mentions}, most_words)):
+    for place, (start, _) in enumerate(unit_ranges(text.tokens, {m.start: m.end for m in text.mentions}, most_words)):
         mention = terms.get(start)
         if mention is None:
             word = text.tokens.words[start]

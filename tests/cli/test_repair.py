@@ -12,7 +12,7 @@ import torch
 
 from evenhand.cli.main import main
 from evenhand.models.network import first_layer, save_network
-from evenhand.repairs.table_training import blinded
+from evenhand.repairs.table_training import blind_network
 from tests.cli.test_cli import evenhand
 from tests.worlds.repair import DOMAINS, network, table
 
@@ -213,7 +213,7 @@ def test_an_averaged_model_needs_no_repair(run: Run) -> None:
 
 def test_without_findings_there_is_nothing_to_learn_from(run: Run) -> None:
     """The network reads a0, but so little of it that no label depends on it."""
-    nearly_blind = blinded(network(), [0], torch.tensor([1.0]))
+    nearly_blind = blind_network(network(), [0], torch.tensor([1.0]))
     with torch.no_grad():
         first_layer(nearly_blind).weight[:, 0] = 1e-4
     save_network(nearly_blind, json.loads(Path("net.json").read_text()), Path("nearly"))

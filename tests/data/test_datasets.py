@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.data.csv_files import numbered
+from evenhand.data.csv_files import unique_header
 from evenhand.data.dataset import Dataset, encode, load_dataset, load_schema
 from evenhand.data.infer.schema import infer_file
 from evenhand.data.schema import Schema
@@ -170,8 +170,8 @@ NAMES = st.lists(st.sampled_from(["a", "a", "b", "a.1", "a.2", "a.1.1", "", "Unn
 def test_headers_are_numbered_as_pandas_does(header: list[str]) -> None:
     row = ",".join("x" * len(header))
     expected = pd.read_csv(io.StringIO(f"{','.join(header)}\n{row}\n"), index_col=False)
-    assert numbered(header) == list(expected.columns)
-    assert len(set(numbered(header))) == len(header)
+    assert unique_header(header) == list(expected.columns)
+    assert len(set(unique_header(header))) == len(header)
 
 
 def test_a_repeated_column_in_memory_is_refused() -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
-from evenhand.measures.direction import Tally, directions, label_directions, label_variants, ranked
+from evenhand.measures.direction import Tally, directions, label_directions, label_variants, rank_values
 from evenhand.measures.groups import PeopleOfGroup, group_figures
 from evenhand.measures.people import people_rates
 from evenhand.report.sentences import label_pair_texts
@@ -130,10 +130,10 @@ def test_a_measurement_says_who_gets_which_label_instead_of_which() -> None:
 
 def test_nobody_is_named_for_what_others_get_as_often() -> None:
     """All who are tied for most or least are named; of many only how many they are."""
-    tied = ranked("a0", list("abcd"), [1.0, 0.1 + 0.2, 0.3, 0.6])
+    tied = rank_values("a0", list("abcd"), [1.0, 0.1 + 0.2, 0.3, 0.6])
     assert (tied.favoured, tied.loses) == ("a", "b and c")  # 0.1 + 0.2 is 0.3 but for rounding
-    assert ranked("a0", list("abc"), [0.5, 0.5, 0.5]).as_dict()["favoured"] is None
-    many = ranked("a0", list("abcde"), [0.0, 1.0, 1.0, 1.0, 1.0])
+    assert rank_values("a0", list("abc"), [0.5, 0.5, 0.5]).as_dict()["favoured"] is None
+    many = rank_values("a0", list("abcde"), [0.0, 1.0, 1.0, 1.0, 1.0])
     assert (many.favoured, many.loses) == ("4 values alike", "a")
     assert [standing.value for standing in many.standings] == ["b", "c", "d", "e", "a"]
 

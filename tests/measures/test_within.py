@@ -17,7 +17,7 @@ from evenhand.errors import EvenhandError
 from evenhand.gate.check import run_check
 from evenhand.gate.settings import CheckSettings
 from evenhand.measures.direction import label_variants
-from evenhand.measures.people import discriminatory_rows, people_rates, rates_found
+from evenhand.measures.people import audit_rates, discriminatory_rows, people_rates
 from evenhand.models.classifier import Classifier
 from evenhand.runs.compare import Budget, run_comparison
 from evenhand.runs.measure import measure_table
@@ -179,7 +179,7 @@ def test_both_figures_are_measured_and_a_gate_holds_the_near_one() -> None:
     assert "held-out rows, all values" in str(tables_of(measured.summary))
     codes = Classifier(OfCodes(2.0, float(data.schema.attributes[0].domain[1])), output="probabilities")
     assert people_rates(codes, space, limited).keys() == by_name.keys() - {"uniform", "neighbourhood"}
-    assert rates_found(space, limited, discriminatory_rows(codes, space, limited)).keys() >= {"all", "all_values"}
+    assert audit_rates(space, limited, discriminatory_rows(codes, space, limited)).keys() >= {"all", "all_values"}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from evenhand.models.network import FeedForward
 from evenhand.repairs import table as table_repairs
 from evenhand.repairs import table_training
 from evenhand.repairs.table import Workshop
-from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, Scaled, blinded, fit
+from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, Scaled, blind_network, fit
 from evenhand.repairs.votes import most_votes, own_votes, pair_votes
 from evenhand.search.space import TableSpace
 from tests.worlds.repair import (
@@ -63,7 +63,7 @@ def test_folding_keeps_the_function(widths: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("hidden", [(8, 4), ()])
 def test_a_blinded_network_reads_the_codes_given_and_no_others(hidden: tuple[int, ...]) -> None:
     network = network_of(4, 3, seed=1, hidden=hidden)
-    blind = blinded(network, [0, 2], torch.tensor([2.0, 3.0]))
+    blind = blind_network(network, [0, 2], torch.tensor([2.0, 3.0]))
     held = EVERYONE.clone()
     held[:, 0], held[:, 2] = 2, 3
     assert torch.allclose(blind(EVERYONE), network(held), atol=1e-5)

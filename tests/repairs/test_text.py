@@ -16,7 +16,7 @@ from evenhand.models.text.recurrent import Cell
 from evenhand.repairs.text import averaged_text_model, commonest_values, repair_text_network, spread, text_scores
 from evenhand.repairs.text_certified import boxes, certified_texts
 from evenhand.repairs.text_material import FoundPair, NearWords, TextMaterial, found_pairs
-from evenhand.repairs.text_training import RepairStep, TextRepair, VariantGroups, looks_of, text_repair
+from evenhand.repairs.text_training import RepairStep, TextRepair, VariantGroups, repair_settings, validation_steps
 from evenhand.search.check import check
 from evenhand.search.text_space import SOURCE
 from evenhand.text.tokens import tokenize
@@ -87,8 +87,8 @@ def test_the_given_network_stays_and_the_same_seed_repeats() -> None:
     assert [step.number for step in steps] == [*range(1, 13)] * 3
     assert steps[11].left == 0
     assert [step.number for step in steps[:12] if step.validation_loss is not None] == [12]
-    assert looks_of(80) == {40, 80}
-    assert looks_of(400) == set(range(50, 401, 50))
+    assert validation_steps(80) == {40, 80}
+    assert validation_steps(400) == set(range(50, 401, 50))
     assert any(step.best for step in steps[:12])
 
 
@@ -165,14 +165,14 @@ def test_a_settled_repair_gives_the_second_label_as_often_as_before() -> None:
 
 @pytest.mark.parametrize("by", ["pairing", "augment", "certified", "blind"])
 def test_presets_can_be_changed(by: Any) -> None:
-    assert text_repair(by).by == by
-    assert text_repair(by, steps=7) == replace(text_repair(by), steps=7)
+    assert repair_settings(by).by == by
+    assert repair_settings(by, steps=7) == replace(repair_settings(by), steps=7)
 
 
 def test_an_unknown_kind_says_which_there_are() -> None:
     unknown: Any = "pairs"
     with pytest.raises(EvenhandError, match="pairing"):
-        text_repair(unknown)
+        repair_settings(unknown)
 
 
 def test_boxes_hold_the_terms_of_one_number_of_words() -> None:

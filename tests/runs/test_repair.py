@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.measures.rates import Rate
-from evenhand.measures.verdict import Judged, Verdict
+from evenhand.measures.verdict import JudgedRepair, Verdict
 from evenhand.models.classifier import Classifier
 from evenhand.models.loading import load_module
 from evenhand.repairs.table import Workshop
@@ -163,7 +163,7 @@ def test_the_repeat_that_validation_prefers_is_kept_whatever_held_out_rows_say()
         return Verdict(held_out, np.zeros(0, dtype=bool), uniform, None, None, None, validation, rate, rate)
 
     verdicts = [verdict(0.9, 0.7, 0.1), verdict(0.5, 0.8, 0.1), verdict(0.7, 0.9, 0.3)]
-    judged = Judged("pairing", "pairing", {}, 0, verdicts, [nn.Identity() for _ in verdicts])
+    judged = JudgedRepair("pairing", "pairing", {}, 0, verdicts, [nn.Identity() for _ in verdicts])
     assert judged.best == 1
     assert judged.network is judged.networks[1]
     figures = judged.as_dict()

@@ -18,7 +18,7 @@ from evenhand.runs.text_audit import audit_text
 from evenhand.runs.text_repair import TextWork, repair_text
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import load_lexicon
-from evenhand.text.tokens import rendered, tokenize
+from evenhand.text.tokens import replace_tokens, tokenize
 from tests.worlds.text_files import UserFiles, write_user_files
 
 QUICK: dict[str, Any] = {"training_steps": 3, "seeds": 6, "steps": 3, "texts": 40, "mentioning": 20}
@@ -87,7 +87,7 @@ def test_no_exchange_of_a_term_changes_what_is_read(files: UserFiles, by: str) -
         tokens = tokenize(text)
         for mention in words.mentions(tokens):
             surfaces = [words.surface(tokens, mention, value) for value in range(len(words.values))]
-            variants = [rendered(tokens, {(mention.start, mention.end): s}) for s in surfaces if s is not None]
+            variants = [replace_tokens(tokens, {(mention.start, mention.end): s}) for s in surfaces if s is not None]
             same_form = [v for v in variants if [m.form for m in words.mentions(tokenize(v))] == _forms(words, text)]
             assert all(model.readings(variant) == model.readings(text) for variant in same_form)
             exchanged += len(same_form)

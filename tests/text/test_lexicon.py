@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.choices import Ambiguous
 from evenhand.text.lexicon import Lexicon, Mention, ProtectedWords, load_lexicon, shipped_lexicons
-from evenhand.text.tokens import rendered, tokenize
+from evenhand.text.tokens import replace_tokens, tokenize
 
 LEXICONS = {name: load_lexicon(name) for name in shipped_lexicons()}
 PAPER, EVENHAND = LEXICONS["paper"], LEXICONS["evenhand"]
@@ -25,7 +25,7 @@ def swapped(words: ProtectedWords, text: str, value: str, ambiguous: Ambiguous =
         (mention.start, mention.end): words.surface(tokens, mention, words.value_index(value))
         for mention in words.mentions(tokens, ambiguous)
     }
-    return rendered(tokens, {place: surface for place, surface in found.items() if surface is not None})
+    return replace_tokens(tokens, {place: surface for place, surface in found.items() if surface is not None})
 
 
 def said(words: ProtectedWords, text: str, ambiguous: Ambiguous = "keep") -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.text.tokens import match_case, rendered, tokenize
+from evenhand.text.tokens import match_case, replace_tokens, tokenize
 
 WRITING = st.text() | st.lists(
     st.sampled_from(
@@ -50,7 +50,7 @@ def test_a_lower_case_that_is_longer_than_the_text_moves_no_span() -> None:
 
 def test_an_empty_text_has_no_tokens() -> None:
     assert len(tokenize("")) == len(tokenize(" \n\u00a0")) == 0
-    assert rendered(tokenize(" \n"), {}) == " \n"
+    assert replace_tokens(tokenize(" \n"), {}) == " \n"
 
 
 @given(WRITING)
@@ -65,7 +65,7 @@ def test_tokens_cover_all_but_spaces(text: str) -> None:
 
 @given(WRITING)
 def test_without_replacements_the_text_comes_back(text: str) -> None:
-    assert rendered(tokenize(text), {}) == text
+    assert replace_tokens(tokenize(text), {}) == text
 
 
 @given(WRITING.filter(lambda text: len(tokenize(text)) > 0), st.data())
@@ -74,19 +74,19 @@ def test_one_replacement_changes_its_span_only(text: str, data: st.DataObject) -
     start = data.draw(st.integers(0, len(tokens) - 1))
     end = data.draw(st.integers(start + 1, len(tokens)))
     left, right = tokens.spans[start][0], tokens.spans[end - 1][1]
-    assert rendered(tokens, {(start, end): "NEW"}) == text[:left] + "NEW" + text[right:]
+    assert replace_tokens(tokens, {(start, end): "NEW"}) == text[:left] + "NEW" + text[right:]
 
 
 def test_several_replacements_in_any_order() -> None:
     tokens = tokenize("The  Jews,\tand the muslim.")
-    assert rendered(tokens, {(5, 6): "hindu", (1, 2): "Gypsies"}) == "The  Gypsies,\tand the hindu."
-    assert rendered(tokens, {(0, 1): "A", (1, 2): "B", (2, 3): ";"}) == "A  B;\tand the muslim."
+    assert replace_tokens(tokens, {(5, 6): "hindu", (1, 2): "Gypsies"}) == "The  Gypsies,\tand the hindu."
+    assert replace_tokens(tokens, {(0, 1): "A", (1, 2): "B", (2, 3): ";"}) == "A  B;\tand the muslim."
 
 
 @pytest.mark.parametrize("ranges", [{(0, 2): "a", (1, 3): "b"}, {(1, 1): "a"}])
 def test_overlapping_or_empty_ranges_are_refused(ranges: dict[tuple[int, int], str]) -> None:
     with pytest.raises(ValueError, match="token range"):
-        rendered(tokenize("one two three"), ranges)
+        replace_tokens(tokenize("one two three"), ranges)
 
 
 @pytest.mark.parametrize(

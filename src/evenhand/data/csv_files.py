@@ -44,14 +44,14 @@ def read_csv(path: Path, separator: str) -> pa.Table:
         raise EvenhandError(f"Cannot read the table {path}: {_reason(error, path, separator)}") from error
     if wrong is not None:
         raise EvenhandError(f"Cannot read the table {path}: {wrong}")
-    if note := numbering_note(table.column_names):
+    if note := repeated_names_note(table.column_names):
         warnings.warn(f"In the table {path}, {note}.", TableWarning, stacklevel=2)
-    return table.rename_columns(numbered(table.column_names))
+    return table.rename_columns(unique_header(table.column_names))
 
 
 def header_note(path: Path, separator: str) -> str | None:
     """What to say of columns that share a name in a CSV file that can be read; None where none do."""
-    return numbering_note(_header(path, _parsing(separator)))
+    return repeated_names_note(_header(path, _parsing(separator)))
 
 
 def _reason(error: Exception, path: Path, separator: str) -> str:
@@ -115,11 +115,11 @@ def _agreement(text: str, separator: str) -> tuple[int, int]:
 
 
 def is_nameless(column: str) -> bool:
-    """Whether a column has no name; `numbered` gives it one of these."""
+    """Whether a column has no name; `unique_header` gives it one of these."""
     return not column.strip() or re.fullmatch(r"Unnamed: \d+(\.\d+)*", column) is not None
 
 
-def numbered(header: list[str]) -> list[str]:
+def unique_header(header: list[str]) -> list[str]:
     """The columns' names, each once, as pandas makes them: age and age.1, and Unnamed: 2 for one without a name.
 
     So a model that was trained on what pandas read finds its columns by these names.
@@ -138,9 +138,9 @@ def numbered(header: list[str]) -> list[str]:
     return names
 
 
-def numbering_note(header: list[str]) -> str | None:
+def repeated_names_note(header: list[str]) -> str | None:
     """What to say of columns that share a name in a header; None where none do."""
-    names = numbered(header)
+    names = unique_header(header)
     notes = []
     for name in repeated([name for name in header if name]):
         places = [place for place, column in enumerate(header) if column == name]

@@ -65,7 +65,7 @@ class Dataset:
     @cached_property
     def _exactly(self) -> "tuple[NDArray[np.int32], list[Beyond | None]]":
         from evenhand.data.decoding import Decoder
-        from evenhand.data.raw import beyond_domain, cells_of, notation_for, passed
+        from evenhand.data.raw import beyond_domain, cells_of, notation_for, passed_codes
 
         if self.frame is None:
             return self.clipped, [None] * len(self.schema.attributes)
@@ -76,7 +76,7 @@ class Dataset:
             notation = notation_for(self.frame[attribute.raw_columns[0]], self.schema.notation)
             cells = cells_of(attribute, self.frame, notation, from_csv=self.from_csv)
             if attribute.kind == "pass":
-                exact[:, index], beyond = passed(attribute.column, cells[attribute.column])
+                exact[:, index], beyond = passed_codes(attribute.column, cells[attribute.column])
             else:
                 meant = grid.cells(index, self.clipped[:, index])
                 exact[:, index], beyond = beyond_domain(attribute, cells, meant, self.codes[:, index])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER, Attribute, as_list
 from evenhand.data.notation import multiples, number_text
-from evenhand.data.raw import Beyond, joined, text_marks
+from evenhand.data.raw import Beyond, append_values, text_marks
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 
@@ -145,7 +145,8 @@ class _Column:
         self._all = None
         if beyond is not None and self._grid is not None:
             self._all = {
-                name: self._as_in_table(name, joined(values, beyond.cells[name])) for name, values in self._grid.items()
+                name: self._as_in_table(name, append_values(values, beyond.cells[name]))
+                for name, values in self._grid.items()
             }
 
     def cells(self, codes: NDArray[Any]) -> dict[str, Any]:

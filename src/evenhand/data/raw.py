@@ -119,7 +119,7 @@ def _numbers(attribute: Attribute, text: pd.Series, absent: NDArray[np.bool_], n
     return pd.Series(numbers.astype(np.int64) if whole and np.abs(numbers).max(initial=0) < 2**53 else numbers)
 
 
-def passed(column: str, cells: pd.Series) -> tuple[NDArray[np.int32], Beyond]:
+def passed_codes(column: str, cells: pd.Series) -> tuple[NDArray[np.int32], Beyond]:
     """(rows,) exact codes of a column that a search never touches; its commonest value is the first beyond the domain.
 
     That one stands in all samples that a search makes.
@@ -192,7 +192,7 @@ def cell_text(attribute: Attribute, cells: dict[str, Any]) -> str:
     return number_text(float(value)) + (f" {attribute.unit}" if attribute.unit else "")
 
 
-def joined(grid: Any, more: pd.Series) -> Any:
+def append_values(grid: Any, more: pd.Series) -> Any:
     """(domain + values,) what the codes of the domain mean, and then the values beyond it, as one array."""
     values = pd.Series(grid)
     if isinstance(values.dtype, pd.CategoricalDtype):

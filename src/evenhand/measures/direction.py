@@ -152,7 +152,7 @@ class Direction:
         return {"attribute": self.attribute, "favoured": self.favoured, "loses": self.loses, "values": values}
 
 
-def ranked(attribute: str, values: Sequence[str], shares: Sequence[float]) -> Direction:
+def rank_values(attribute: str, values: Sequence[str], shares: Sequence[float]) -> Direction:
     """Values in the order of their shares; equal ones stay in their own order."""
     standings = [Standing(value, float(share)) for value, share in zip(values, shares, strict=True)]
     return Direction(attribute, sorted(standings, key=lambda standing: -standing.favourable))
@@ -226,4 +226,4 @@ def _ranked_present(
     attribute: str, values: Sequence[str], got: NDArray[np.float64], both: NDArray[np.float64]
 ) -> Direction:
     there = [place for place, count in enumerate(both.tolist()) if count]
-    return ranked(attribute, [values[place] for place in there], [got[place] / both[place] for place in there])
+    return rank_values(attribute, [values[place] for place in there], [got[place] / both[place] for place in there])

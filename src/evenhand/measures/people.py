@@ -16,7 +16,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.measures.direction import Tally
 from evenhand.measures.rates import Rate, Weighing, effective_samples, share_of
-from evenhand.measures.sampling import Sampled
+from evenhand.measures.sampling import SampledRate
 from evenhand.models.adapters.base import Adapter, people_codes
 from evenhand.models.classifier import Classifier, ModelGone
 from evenhand.search.check import Checked
@@ -210,7 +210,7 @@ def rows_to_check(space: TableSpace, data: Dataset, seed: int, most_rows: int = 
     return possible[:most]
 
 
-def rates_found(space: TableSpace, data: Dataset, found: PeopleFound) -> dict[str, Rate]:
+def audit_rates(space: TableSpace, data: Dataset, found: PeopleFound) -> dict[str, Rate]:
     """The rates of an audit; where protected numbers are compared within a distance, also against all values."""
     rates = data_rates(data, found.rows, found.hit, how=limit_words(space))
     if not space.nearness:
@@ -280,7 +280,7 @@ def people_rates(
     seed: int = 0,
     interrupted: Callable[[], bool] = lambda: False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Sampled]:
+) -> dict[str, SampledRate]:
     """Rates of the training and of the held-out rows as they stand in the table.
 
     Rows that the schema calls impossible count nowhere. All others are looked at, so the interval says how far the
@@ -308,11 +308,11 @@ def people_rates(
             )  # fmt: skip
     rows = np.concatenate(numbers)
     rates = data_rates(data, rows, np.concatenate(hits), PARTS, confidence, limit_words(space))
-    found: dict[str, Sampled] = {
-        part: Sampled(rates[part], tallies[part], rates[part].samples, None) for part in PARTS if part in rates
+    found: dict[str, SampledRate] = {
+        part: SampledRate(rates[part], tallies[part], rates[part].samples, None) for part in PARTS if part in rates
     }
     if space.nearness:
         more = data_rates(data, rows, np.concatenate(anywhere), PARTS, confidence, all_words(space))
         nobody = Tally(space.variant_count, len(space.schema.label.values))
-        found |= {f"{part}_all_values": Sampled(rate, nobody, rate.samples, None) for part, rate in more.items()}
+        found |= {f"{part}_all_values": SampledRate(rate, nobody, rate.samples, None) for part, rate in more.items()}
     return found

@@ -37,7 +37,7 @@ PILOT_ERROR, MAIN_ERROR = 0.05, 0.9  # shares of the error; a stage after the ma
 CAUTION = 0.9  # level of the interval whose end nearest to one half is taken for the rate when a stage is planned
 
 
-class Sampled(NamedTuple):
+class SampledRate(NamedTuple):
     """A rate by sampling, with the counts of the samples that it rests on."""
 
     rate: Rate
@@ -57,7 +57,7 @@ def sample_population(
     most_samples: int = MOST_SAMPLES,
     interrupted: Callable[[], bool] = lambda: False,
     on_done: Callable[[int, int], None] = lambda done, total: None,
-) -> Sampled:
+) -> SampledRate:
     """The share of discriminatory samples to within `half_width` at this confidence, and who wins among them.
 
     Interrupted, or out of samples, it reports what it has; the interval is then wider than asked. When a person
@@ -79,13 +79,13 @@ def sample_population(
             best = Rate(population.words, tally.hits, tally.samples, confidence, error), tally
         rate, tally = best
         if rate.half_width <= half_width:
-            return Sampled(rate, tally, drawn, None)
+            return SampledRate(rate, tally, drawn, None)
         if interrupted():
-            return Sampled(rate, tally, drawn, "wider than asked, since it was interrupted")
+            return SampledRate(rate, tally, drawn, "wider than asked, since it was interrupted")
         needed = math.ceil(_planned(rate, half_width, error_share(stage + 1)) / possible)
         size = min(needed, most_samples - drawn)
         if size * possible <= tally.samples:
-            return Sampled(rate, tally, drawn, f"wider than asked, since {most_samples:,} samples were the limit")
+            return SampledRate(rate, tally, drawn, f"wider than asked, since {most_samples:,} samples were the limit")
     raise AssertionError  # the stages have no end
 
 

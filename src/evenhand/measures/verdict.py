@@ -174,7 +174,7 @@ class Judge:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedRepair:
     """The verdicts on all repeats of a repair; the one to keep has the best score."""
 
     name: str

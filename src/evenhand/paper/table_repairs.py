@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from evenhand.data.dataset import load_dataset
-from evenhand.measures.verdict import Judge, Judged
+from evenhand.measures.verdict import Judge, JudgedRepair
 from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
@@ -20,7 +20,7 @@ from evenhand.paper.driver import MeasuredRow, Reproduction, Study
 from evenhand.paper.figures import MEAN_REMOVED, TABLE_REPAIRS, TABLE_SEEDS, TableRow
 from evenhand.paper.processes import Interrupted, Say, stopping
 from evenhand.paper.table_searches import need_sg
-from evenhand.repairs.table import DEFAULT_STRENGTH, Repaired, Workshop
+from evenhand.repairs.table import DEFAULT_STRENGTH, RepairedNetworks, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.report.tables import Table
 from evenhand.runs.repair import search_all
@@ -105,19 +105,19 @@ def measure_table_repairs(row: TableRow, say: Say, interrupted: Interrupted, pla
         independent = findings("adf", train=False).sample
         chosen = np.random.default_rng(0).permutation(len(independent))[: plan.independent]
         say(f"{name}: training")
-        repairs = {"original": Repaired("original", [module])} | _repairs(workshop, found, plan)
+        repairs = {"original": RepairedNetworks("original", [module])} | _repairs(workshop, found, plan)
         say(f"{name}: measuring")
         judge = Judge(data, space, workshop.material.split[1], independent[chosen], plan.half_width)
         rows = {}
         for key, repaired in repairs.items():
             on_step(key, 0)
             verdicts = [judge.verdict(Classifier(network)) for network in repaired.networks]
-            judged = Judged(key, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
+            judged = JudgedRepair(key, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
             rows[key] = judged.as_dict()
     return TableRepairRow(row, {source: len(learned) for source, learned in found.items()}, rows)
 
 
-def _repairs(workshop: Workshop, found: dict[str, Findings], plan: TableRepairPlan) -> dict[str, Repaired]:
+def _repairs(workshop: Workshop, found: dict[str, Findings], plan: TableRepairPlan) -> dict[str, RepairedNetworks]:
     """Every repair; with the findings of each source that has some."""
     retrained = workshop.retrained()
     repairs = {"retrained": retrained, "blind": workshop.blind()}

@@ -14,7 +14,7 @@ from evenhand.models.averaged import Averaged, population_weights
 from evenhand.models.bounds import feed_forward_margins, worst_logits
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.repairs.table_training import CrossEntropy, Material, Objective, Scaled, blinded, fit
+from evenhand.repairs.table_training import CrossEntropy, Material, Objective, Scaled, blind_network, fit
 from evenhand.repairs.votes import own_votes, pair_votes
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
@@ -103,7 +103,7 @@ class CertifiedObjective:
 
 
 @dataclass(frozen=True)
-class Repaired:
+class RepairedNetworks:
     """A way to repair and the networks that came of it: one for each repeat, all made in the same way."""
 
     by: str  # a name of REPAIRS, or that of a reference
@@ -132,28 +132,28 @@ class Workshop:
         module, classes = self.original.module, len(self.material.data.schema.label.values)
         return isinstance(module, FeedForward) and module.widths[-1] == classes
 
-    def retrained(self) -> Repaired:
+    def retrained(self) -> RepairedNetworks:
         """Networks trained again in the same way without any repair: what the training alone brings."""
-        return Repaired("retrained", list(self._trained("retrained", CrossEntropy())))
+        return RepairedNetworks("retrained", list(self._trained("retrained", CrossEntropy())))
 
-    def blind(self) -> Repaired:
+    def blind(self) -> RepairedNetworks:
         """Protected attributes held at their commonest value, in training and in use."""
         space = self.material.space
         codes = usual_codes(space, self.material.rows(self.material.split[0])[0])
         networks = self._trained("blind", BlindObjective(space, codes))
-        return Repaired("blind", [blinded(network, space.protected, codes) for network in networks])
+        return RepairedNetworks("blind", [blind_network(network, space.protected, codes) for network in networks])
 
-    def pairing(self, strength: float) -> Repaired:
+    def pairing(self, strength: float) -> RepairedNetworks:
         """A penalty on the difference of scores between variants."""
         networks = self._trained("pairing", PairingObjective(self.material.space, strength))
-        return Repaired("pairing", list(networks), {"strength": strength})
+        return RepairedNetworks("pairing", list(networks), {"strength": strength})
 
-    def certified(self, strength: float) -> Repaired:
+    def certified(self, strength: float) -> RepairedNetworks:
         """Training on bounds of what any protected value could do."""
         networks = self._trained("certified", CertifiedObjective(self.material.space, strength))
-        return Repaired("certified", list(networks), {"strength": strength})
+        return RepairedNetworks("certified", list(networks), {"strength": strength})
 
-    def average(self) -> Repaired:
+    def average(self) -> RepairedNetworks:
         """The mean score over all protected values, weighted as they are among the training rows; no training."""
         space, data = self.material.space, self.material.data
         people = torch.tensor(data.clipped[data.train], dtype=torch.float32)
@@ -163,9 +163,9 @@ class Workshop:
         model = Averaged(
             self.original.module, space.protected, space.combinations[kept], weights[kept], self.original.output
         )
-        return Repaired("average", [model.eval()])
+        return RepairedNetworks("average", [model.eval()])
 
-    def augment(self, findings: Findings, share: float, vote: Vote, voters: list[nn.Module]) -> Repaired:
+    def augment(self, findings: Findings, share: float, vote: Vote, voters: list[nn.Module]) -> RepairedNetworks:
         """Retraining with a random share of the findings, both members of each pair with the label of a vote."""
         if not 0 < share <= 1:
             raise EvenhandError(f"The share of findings to learn from is above 0 and at most 1; {share} is not.")
@@ -182,7 +182,7 @@ class Workshop:
             label = pair_votes(judges, x, pair) if judges else own_votes(space, self.original, x)
             extra = torch.cat([x, pair]), label.repeat(2)
             networks.append(self._fit("augment", CrossEntropy(), seed, extra))
-        return Repaired("augment", list(networks), {"share": share, "vote": vote}, used)
+        return RepairedNetworks("augment", list(networks), {"share": share, "vote": vote}, used)
 
     def _seeds(self) -> Iterator[int]:
         first = self.material.recipe.seed

@@ -90,7 +90,7 @@ class Scaled(nn.Module):
 
 
 @torch.no_grad()
-def blinded(network: FeedForward, columns: list[int], codes: Tensor) -> FeedForward:
+def blind_network(network: FeedForward, columns: list[int], codes: Tensor) -> FeedForward:
     """A network that reads the codes given (columns,) wherever a row has others: their weights become zero."""
     network = copy.deepcopy(network)
     first = first_layer(network)

@@ -14,7 +14,7 @@ from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, 
 from evenhand.models.text.loading import RecurrentModel, RecurrentText
 from evenhand.models.text.recurrent import Recurrent
 from evenhand.repairs.text_certified import CertifiedLesson
-from evenhand.repairs.text_material import FoundPair, TextMaterial, Words, padded
+from evenhand.repairs.text_material import FoundPair, TextMaterial, Words, padded_words
 from evenhand.repairs.text_training import VALIDATION_SHARE, Lesson, RepairStep, TextRepair, VariantGroups, fine_tune
 
 MOST_VALUES = 16  # that are averaged over: each costs a look at the text
@@ -42,7 +42,7 @@ class PairingLesson:
         return self._loss(network, self.groups.held, self.groups.held_labels) if self.groups.held else torch.zeros(())
 
     def _loss(self, network: Recurrent, groups: Sequence[Sequence[Words]], labels: Tensor) -> Tensor:
-        vectors, lengths = padded([words for group in groups for words in group], self.table)
+        vectors, lengths = padded_words([words for group in groups for words in group], self.table)
         logits, members = network(vectors, lengths), len(groups[0])
         with torch.no_grad():
             said = self.before(vectors, lengths).softmax(dim=1).view(len(groups), members, -1).mean(dim=1)
@@ -84,7 +84,7 @@ class AugmentLesson:
         most, numbers = self.material.most_words, self.material.numbers
         texts = [numbers(words[:most]) for pair in pairs for words in (pair.text, pair.witness)]
         labels = torch.tensor([pair.label for pair in pairs]).repeat_interleave(2)
-        logits = network(*padded(texts, self.material.table))
+        logits = network(*padded_words(texts, self.material.table))
         return self.strength * functional.cross_entropy(logits, labels, self.material.class_weight)
 
 
@@ -147,7 +147,7 @@ def text_scores(model: RecurrentText, texts: list[str], material: TextMaterial) 
     order = np.argsort([len(reading) for reading in words], kind="stable")
     with one_thread(torch.device("cpu")):
         for part in np.split(order, range(SCORED_ROWS, len(order), SCORED_ROWS)):
-            logits = model.network(*padded([words[row] for row in part], material.table))
+            logits = model.network(*padded_words([words[row] for row in part], material.table))
             scores[torch.from_numpy(part)] = logits.softmax(dim=1)
     sums = torch.zeros(len(texts), scores.shape[1]).index_add_(0, of, scores)
     return sums / torch.bincount(of, minlength=len(texts))[:, None]

@@ -23,7 +23,7 @@ from evenhand.models.bounds import (
 )
 from evenhand.models.devices import one_thread
 from evenhand.models.text.recurrent import Recurrent
-from evenhand.repairs.text_material import MentionText, TextMaterial, Words, padded
+from evenhand.repairs.text_material import MentionText, TextMaterial, Words, padded_words
 from evenhand.repairs.text_training import TextRepair, VariantGroups
 from evenhand.text.lexicon import Mention
 
@@ -128,7 +128,7 @@ def _read(
 
 def _start(network: Recurrent, found: list[Box], table: Tensor) -> CellState:
     """What the network knows before each mention; nothing where a text begins with it."""
-    vectors, lengths = padded([b.before if len(b.before) else np.zeros(1, dtype=np.int32) for b in found], table)
+    vectors, lengths = padded_words([b.before if len(b.before) else np.zeros(1, dtype=np.int32) for b in found], table)
     packed = torch.nn.utils.rnn.pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
     _, last = network.layers(packed)
     some = torch.tensor([len(b.before) > 0 for b in found])[:, None]

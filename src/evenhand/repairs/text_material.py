@@ -141,7 +141,7 @@ class NearWords:
         return text._replace(words=words)
 
 
-def padded(sequences: Sequence[Words], table: Tensor) -> tuple[Tensor, Tensor]:
+def padded_words(sequences: Sequence[Words], table: Tensor) -> tuple[Tensor, Tensor]:
     """(n, words, e) vectors, filled up with whatever, and (n,) lengths: as a network reads them."""
     lengths = np.array([len(words) for words in sequences])
     numbers = np.zeros((len(sequences), lengths.max()), dtype=np.int64)

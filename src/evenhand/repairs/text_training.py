@@ -15,7 +15,7 @@ from torch.nn import functional
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.devices import one_thread
 from evenhand.models.text.recurrent import Recurrent
-from evenhand.repairs.text_material import MentionText, NearWords, TextMaterial, Words, padded
+from evenhand.repairs.text_material import MentionText, NearWords, TextMaterial, Words, padded_words
 from evenhand.text.tokens import tokenize
 
 By = Literal["pairing", "augment", "certified", "blind"]
@@ -30,7 +30,7 @@ POOL_GROUPS = 8  # a batch of texts is chosen from so many times as many, so tha
 class TextRepair:
     """How to fine-tune. Ours throughout: the paper says only that it trains again with findings added.
 
-    The defaults are those of pairing; `text_repair` has those of each kind.
+    The defaults are those of pairing; `repair_settings` has those of each kind.
     """
 
     by: By = "pairing"
@@ -66,7 +66,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def text_repair(by: By, **settings: Any) -> TextRepair:
+def repair_settings(by: By, **settings: Any) -> TextRepair:
     """The settings that were found good for a kind of repair, with changes."""
     if by not in PRESETS:
         raise unknown_name("trained repair of text called", by, PRESETS)
@@ -113,7 +113,7 @@ def fine_tune(
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, how.learning_rate, total_steps=how.steps + 1)
         rng, start = np.random.default_rng([how.seed, 1]), time.perf_counter()
         best, lowest = copy.deepcopy(network.state_dict()), float("inf")
-        looks = looks_of(how.steps)
+        looks = validation_steps(how.steps)
         for number, batch in enumerate(plain.batches(how, rng), start=1):
             optimizer.zero_grad(set_to_none=True)
             loss = plain.loss(network, batch) + lesson.loss(network, number / how.steps, rng)
@@ -136,7 +136,7 @@ def fine_tune(
     return network.eval()
 
 
-def looks_of(steps: int) -> set[int]:
+def validation_steps(steps: int) -> set[int]:
     """The steps after which the validation part is looked at: evenly apart, the last of them is the last step."""
     looks = max(1, min(CHECKS, steps // CHECK_STEPS))
     return {round(steps * part / looks) for part in range(1, looks + 1)}
@@ -179,7 +179,7 @@ class _Plain:
         network.head.bias[1] -= between
 
     def _batch(self, rows: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        return padded([self.texts[row] for row in rows], self.table)
+        return padded_words([self.texts[row] for row in rows], self.table)
 
     def batches(self, how: TextRepair, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
         """As many batches as steps, each of texts of about one length; a small corpus is gone through several times."""

@@ -21,7 +21,7 @@ from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measures.people import PeopleFound, discriminatory_rows, rates_found
+from evenhand.measures.people import PeopleFound, audit_rates, discriminatory_rows
 from evenhand.measures.rates import Rate
 from evenhand.methods.registry import check_needs, chosen_method, make_method
 from evenhand.models.adapters.base import person_reading, reads_raw_values
@@ -226,7 +226,7 @@ def _run(
         with stages.timed("data rate"):
             interrupted = watch.deadline.for_people(watch.interrupted)
             found = _check_people(model, space, data, config.seed, watch.on_progress, interrupted)
-            rates = rates_found(space, data, found)
+            rates = audit_rates(space, data, found)
         people_seconds = time.perf_counter() - began
         rows = rows[: watch.deadline.seeds(len(rows), len(found.rows), space.variant_count, people_seconds)]
         with (
@@ -265,7 +265,7 @@ def _nothing_to_find(
     with one_thread(subject.classifier.device), stages.timed("data rate"):
         interrupted = watch.deadline.for_people(watch.interrupted)
         found = _check_people(subject.classifier, space, data, config.seed, watch.on_progress, interrupted)
-    return None if found.hit.any() else rates_found(space, data, found)
+    return None if found.hit.any() else audit_rates(space, data, found)
 
 
 def _not_tested(

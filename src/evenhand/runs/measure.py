@@ -17,7 +17,7 @@ from evenhand.measures.direction import directions, label_directions
 from evenhand.measures.groups import group_figures
 from evenhand.measures.people import limit_words, people_rates
 from evenhand.measures.populations import Neighbourhood, Population, Uniform
-from evenhand.measures.sampling import MOST_SAMPLES, Sampled, check_precision, sample_population
+from evenhand.measures.sampling import MOST_SAMPLES, SampledRate, check_precision, sample_population
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.notebook import measurement_html
@@ -189,7 +189,7 @@ def _rates(
     space: TableSpace,
     data: Dataset,
     populations: list[Population],
-    sampling: Callable[..., Sampled],
+    sampling: Callable[..., SampledRate],
     confidence: float,
     on_progress: OnProgress,
     interrupted: Interrupted,
@@ -216,7 +216,7 @@ def _rates(
         yield sampled(population)
 
 
-def _as_dict(name: str, found: Sampled, space: TableSpace) -> dict[str, Any]:
+def _as_dict(name: str, found: SampledRate, space: TableSpace) -> dict[str, Any]:
     note = {} if found.note is None else {"note": found.note}
     who = [direction.as_dict() for direction in directions(found.tally, space)]
     pairs = [direction.as_dict() for direction in label_directions(found.tally, space)]

@@ -15,7 +15,7 @@ from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
 from evenhand.measures.choice import Trade, choose, front, parse_conditions
 from evenhand.measures.rates import effective_samples
-from evenhand.measures.verdict import Judged
+from evenhand.measures.verdict import JudgedRepair
 from evenhand.models.network import network_files
 from evenhand.models.repaired import MODEL, RepairedModel
 from evenhand.report.notebook import repair_html, repair_table
@@ -74,10 +74,12 @@ class Repair:
 class Work(Protocol):
     """A repair of tables or of texts, in parts."""
 
-    def judged(self) -> tuple[list[Judged], list[Judged]]:
+    def judged(self) -> tuple[list[JudgedRepair], list[JudgedRepair]]:
         """The repairs, and what they are compared with, of which the first is the model as it was."""
 
-    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
+    def summary(
+        self, rows: list[JudgedRepair], originals: list[JudgedRepair], chosen: JudgedRepair | None
+    ) -> dict[str, Any]:
         """What `summary.json` holds."""
 
     def save(self, model: Any, summary: dict[str, Any], path: Path) -> None:
@@ -107,7 +109,7 @@ def finished(out: str | Path | None, condition: str | None, work: Work) -> Repai
 
 
 def compared(
-    rows: list[Judged], originals: list[Judged], weights: NDArray[np.float64] | None = None
+    rows: list[JudgedRepair], originals: list[JudgedRepair], weights: NDArray[np.float64] | None = None
 ) -> list[dict[str, Any]]:
     """All models once, with which of them are not beaten in both accuracy and rate.
 

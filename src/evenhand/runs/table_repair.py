@@ -21,7 +21,7 @@ from evenhand.files import replacing
 from evenhand.measures.choice import parse_conditions
 from evenhand.measures.people import rows_for_people, rows_to_check
 from evenhand.measures.rates import share_of
-from evenhand.measures.verdict import Judge, Judged, held_out_weights
+from evenhand.measures.verdict import Judge, JudgedRepair, held_out_weights
 from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
 from evenhand.models.adapters.base import people_codes, reads_raw_values
@@ -34,7 +34,7 @@ from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, network_files, save_network
 from evenhand.models.repaired import NewRows, RepairedModel, description_of, label_type
 from evenhand.models.trial import why_no_gradients
-from evenhand.repairs.table import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, Repaired, Workshop
+from evenhand.repairs.table import DEFAULT_STRENGTH, REPAIRS, STRENGTHS, TRAINED, RepairedNetworks, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked
@@ -189,7 +189,7 @@ class _Work:
                 "be given as a file, an address without a query or module:function."
             )
 
-    def judged(self) -> tuple[list[Judged], list[Judged]]:
+    def judged(self) -> tuple[list[JudgedRepair], list[JudgedRepair]]:
         """The repairs, and what they are compared with: the model as it was, retrained without repair, blind."""
         workshop = self.workshop
         with self.stages.timed("findings"):
@@ -200,7 +200,7 @@ class _Work:
                     "is changed. Try another --method, more --seeds, or --by blind."
                 )
             independent = self.findings(train=False)
-        originals, repairs = [Repaired("original", [self.original.module])], []
+        originals, repairs = [RepairedNetworks("original", [self.original.module])], []
         with self.stages.timed("training"):
             if workshop.retrainable:
                 originals += [self._cut(workshop.retrained()), self._cut(workshop.blind())]
@@ -212,7 +212,9 @@ class _Work:
             rows = [self._judged(judge, repaired) for repaired in (*originals, *repairs)]
         return rows[len(originals) :], rows[: len(originals)]
 
-    def _made(self, way: str, workshop: Workshop, originals: list[Repaired], learned: Findings) -> list[Repaired]:
+    def _made(
+        self, way: str, workshop: Workshop, originals: list[RepairedNetworks], learned: Findings
+    ) -> list[RepairedNetworks]:
         if way == "average":
             return [workshop.average()]
         if way == "blind":
@@ -224,7 +226,7 @@ class _Work:
         strengths = (given,) if given else STRENGTHS[way] if self.sweep else (DEFAULT_STRENGTH[way],)
         return [make(strength) for strength in strengths]
 
-    def _cut(self, repaired: Repaired) -> Repaired:
+    def _cut(self, repaired: RepairedNetworks) -> RepairedNetworks:
         """Networks that give labels by the threshold that was stated for the model; an average has that of its own."""
         for network in repaired.networks:
             if isinstance(network, FeedForward) and self.config.threshold is not None:
@@ -262,12 +264,12 @@ class _Work:
             rows_for_people(self.original),
         )
 
-    def _judged(self, judge: Judge, repaired: Repaired) -> Judged:
+    def _judged(self, judge: Judge, repaired: RepairedNetworks) -> JudgedRepair:
         verdicts = []
         for number, network in enumerate(repaired.networks):
             self.on_step(f"measuring {repaired.name}", number / len(repaired.networks))
             verdicts.append(judge.verdict(self._classifier(network)))
-        return Judged(repaired.name, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
+        return JudgedRepair(repaired.name, repaired.by, repaired.settings, repaired.used, verdicts, repaired.networks)
 
     @property
     def _people(self) -> NDArray[np.int64]:
@@ -279,7 +281,9 @@ class _Work:
         """What labels people: the model as it was, or a repaired one, whose scores are logits."""
         return self.original if network is self.original.module else Classifier(network)
 
-    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
+    def summary(
+        self, rows: list[JudgedRepair], originals: list[JudgedRepair], chosen: JudgedRepair | None
+    ) -> dict[str, Any]:
         """What `summary.json` holds."""
         after = originals[0] if chosen is None else chosen
         return {
@@ -307,7 +311,7 @@ class _Work:
             "seed": self.config.seed,
         }
 
-    def _notes(self, rows: list[Judged]) -> list[str]:
+    def _notes(self, rows: list[JudgedRepair]) -> list[str]:
         notes = []
         if self.data.weights is not None:
             by = f"Accuracy and shares of people are weighted by {self.data.schema.weight}"
@@ -422,7 +426,7 @@ def split_words(data: Dataset) -> str | None:
     return split.words
 
 
-def _headline(before: Judged, chosen: Judged | None) -> dict[str, Any] | None:
+def _headline(before: JudgedRepair, chosen: JudgedRepair | None) -> dict[str, Any] | None:
     """The figures that come first: held-out people affected before and after, and accuracy beside them."""
     if chosen is None:
         return None

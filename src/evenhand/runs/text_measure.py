@@ -16,7 +16,7 @@ from torch import Tensor
 import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.files import result_folder, write_json
-from evenhand.measures.direction import Direction, ranked
+from evenhand.measures.direction import Direction, rank_values
 from evenhand.measures.rates import Rate
 from evenhand.measures.sampling import check_precision
 from evenhand.models.devices import one_thread
@@ -73,7 +73,7 @@ class TextTally:
         """Who wins and who loses; nothing without discrimination."""
         known = np.flatnonzero(self.seen)
         shares = self.won[known] / self.seen[known]
-        return [ranked(attribute, [values[number] for number in known], shares.tolist())] if len(known) else []
+        return [rank_values(attribute, [values[number] for number in known], shares.tolist())] if len(known) else []
 
 
 def _first_of_group(text: Tensor, swap: Tensor, space: TextSpace) -> NDArray[np.int64]:

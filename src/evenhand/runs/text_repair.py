@@ -17,7 +17,7 @@ import evenhand
 from evenhand.choices import DEFAULT_LEXICON
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import read_json
-from evenhand.measures.verdict import Judged
+from evenhand.measures.verdict import JudgedRepair
 from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import BUILTIN
@@ -25,7 +25,7 @@ from evenhand.models.network import network_files
 from evenhand.models.text.loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
 from evenhand.repairs.text import averaged_text_model, repair_text_network
 from evenhand.repairs.text_material import FoundPair, TextMaterial, found_pairs
-from evenhand.repairs.text_training import RepairStep, text_repair
+from evenhand.repairs.text_training import RepairStep, repair_settings
 from evenhand.runs.audit import Stages, circumstances
 from evenhand.runs.config import Checked, TextAuditConfig
 from evenhand.runs.notebook_progress import shown_in_notebook, silent
@@ -156,7 +156,7 @@ class TextWork:
         """Mentions in the training texts that may be learned from."""
         return self.setting.mentions.among(self.setting.corpus.train & ~self.aside)
 
-    def judged(self) -> tuple[list[Judged], list[Judged]]:
+    def judged(self) -> tuple[list[JudgedRepair], list[JudgedRepair]]:
         """The repairs, and what they are compared with: the model as it was, and a blind one."""
         with self.stages.timed("findings"):
             self.on_step("findings from held-out texts", 0)
@@ -169,12 +169,12 @@ class TextWork:
         self.judge = judge
         return [rows[way] for way in self.config.by], [rows["original"], rows["blind"]]
 
-    def _row(self, by: str, models: list[RecurrentText], judge: "TextJudge") -> Judged:
+    def _row(self, by: str, models: list[RecurrentText], judge: "TextJudge") -> JudgedRepair:
         verdicts = []
         for number, model in enumerate(models):
             self.on_step(f"measuring {by}", number / len(models))
             verdicts.append(judge.verdict(model))
-        return Judged(by, by, {}, self.used if by == "augment" else 0, verdicts, list(models))
+        return JudgedRepair(by, by, {}, self.used if by == "augment" else 0, verdicts, list(models))
 
     def made(self, way: str) -> list[RecurrentText]:
         """The models of a way to repair, one for each repeat."""
@@ -191,7 +191,7 @@ class TextWork:
             def on_step(step: RepairStep, done: int = repeat) -> None:
                 self.on_step(way, (done + step.number / step.steps) / self.config.repeats)
 
-            how = text_repair(way, seed=self.config.seed + repeat, **given)  # type: ignore[arg-type]
+            how = repair_settings(way, seed=self.config.seed + repeat, **given)  # type: ignore[arg-type]
             models.append(repair_text_network(material, how, on_step))
         return models
 
@@ -228,7 +228,9 @@ class TextWork:
             "not be judged. Hold out more texts (--split names a column that says which), or choose another attribute."
         )
 
-    def summary(self, rows: list[Judged], originals: list[Judged], chosen: Judged | None) -> dict[str, Any]:
+    def summary(
+        self, rows: list[JudgedRepair], originals: list[JudgedRepair], chosen: JudgedRepair | None
+    ) -> dict[str, Any]:
         """What `summary.json` holds."""
         corpus, after = self.setting.corpus, originals[0] if chosen is None else chosen
         world = self.judge.still["held_out"]

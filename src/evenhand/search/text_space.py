@@ -14,7 +14,7 @@ from evenhand.models.classifier import Outputs
 from evenhand.models.text.classifier import TextClassifier
 from evenhand.search.space import Answers, Keys, hashed_rows
 from evenhand.text.lexicon import Mention, ProtectedWords
-from evenhand.text.texts import NOTHING, SearchTexts, Units, cut, term_number, unit_numbers
+from evenhand.text.texts import NOTHING, SearchTexts, Units, term_number, unit_numbers, unit_ranges
 from evenhand.text.tokens import Tokens
 
 SOURCE, SWAP, CODES = 0, 1, 2  # columns of a sample
@@ -217,7 +217,8 @@ def text_space(
     """The space around some texts. `nearest` gives, for words, those that each may become; none: it stays."""
     units = Units()
     ranges = [
-        cut(text.tokens, {mention.start: mention.end for mention in text.mentions}, most_tokens) for text in sources
+        unit_ranges(text.tokens, {mention.start: mention.end for mention in text.mentions}, most_tokens)
+        for text in sources
     ]
     numbers = [
         unit_numbers(units, text.tokens, parts, {m.start: str(words.replacement(m, m.value)) for m in text.mentions})

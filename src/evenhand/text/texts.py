@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.text.lexicon import Mention, ProtectedWords
-from evenhand.text.tokens import Tokens, match_case, rendered, tokenize
+from evenhand.text.tokens import Tokens, match_case, replace_tokens, tokenize
 
 NOTHING = -1  # fills rows of units, and of words, to one length
 _APOSTROPHES = ("'", "’")
@@ -80,7 +80,7 @@ class SearchTexts:
                 surface = match_case(self.units.surfaces[row[place]], tokens.surface(start, end))
             before = replacements.get(ranges[place - 1], "")
             replacements[start, end] = _apart(tokens, start, end, surface or "", before)
-        return rendered(tokens, replacements)
+        return replace_tokens(tokens, replacements)
 
 
 def _apart(tokens: Tokens, start: int, end: int, surface: str, before: str) -> str:
@@ -108,7 +108,7 @@ def _in_word(character: str) -> bool:
     return character.isalnum() or category(character)[0] == "M"
 
 
-def cut(tokens: Tokens, terms: dict[int, int], most_words: int) -> list[tuple[int, int]]:
+def unit_ranges(tokens: Tokens, terms: dict[int, int], most_words: int) -> list[tuple[int, int]]:
     """Ranges of tokens that make the units of a text; `terms` says where a term starts and ends.
 
     There are as many units as a model reads words, so that what follows is there to move up when "France" stands in

@@ -67,7 +67,7 @@ def match_case(word: str, like: str) -> str:
     return word[:1].upper() + word[1:] if letters[0].isupper() else word
 
 
-def rendered(tokens: Tokens, replacements: Mapping[tuple[int, int], str]) -> str:
+def replace_tokens(tokens: Tokens, replacements: Mapping[tuple[int, int], str]) -> str:
     """The text with each token range [start, end) replaced; all else, spaces too, stays byte for byte.
 
     The replacements are written as given (see `match_case`); the ranges must not overlap.

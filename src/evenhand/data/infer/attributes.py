@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.data.infer.columns import AttributeDraft, Exclusion
-from evenhand.data.infer.groups import excluding, find_groups
+from evenhand.data.infer.groups import exclusive_columns, find_groups
 from evenhand.data.infer.pairs import ColumnReading, find_pairs, is_decided, reading_of
 from evenhand.data.infer.schema_file import PASSES, quoted
 from evenhand.data.notation import Notation
@@ -140,7 +140,7 @@ def _flags(frame: pd.DataFrame, attributes: Attributes, protected: list[str]) ->
     ones = {key: flag for key in protected if (flag := _yes(frame, attributes, key)) is not None}
     if len(ones) < 2:
         return []
-    together = excluding(np.stack(list(ones.values()), axis=1))
+    together = exclusive_columns(np.stack(list(ones.values()), axis=1))
     names = [list(ones)[place] for place in together]
     if len(names) < 2:
         return []

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evenhand.data.attribute import ANY_OTHER
 from evenhand.data.infer.facts import LARGEST_INTEGER, MOST_CATEGORIES, Facts
-from evenhand.data.infer.numbers import Wish, number_entry, numbers_in, odd_numbers, short
+from evenhand.data.infer.numbers import Wish, compact, number_entry, numbers_in, odd_numbers
 from evenhand.data.infer.schema_file import suggested_words
 from evenhand.data.infer.words import CATEGORY_NAMES, CODE_NAMES, ID_NAMES, PROTECTED_NAMES, in_known_order, words_of
 from evenhand.data.notation import PANDAS_MISSING
@@ -60,7 +60,7 @@ def _no_information(facts: Facts) -> str | None:
     if not facts.values:
         return "it has no value at all"
     if len(facts.values) == 1 and not facts.missing:
-        return f"it has the same value in every row, {shown(facts.values[0])}"
+        return f"it has the same value in every row, {short_quote(facts.values[0])}"
     if facts.type == "date":
         return "it holds dates; make a number of it (an age, a year) to use it"
     return None
@@ -87,7 +87,7 @@ def _identifier(facts: Facts) -> str | None:
     if not facts.whole or facts.rows < FEWEST_ROWS or len(facts.values) < IDENTIFIER_SHARE * facts.present:
         return None
     numbers = numbers_in(facts)
-    long = numbers[0] >= LONG_NUMBER and len(short(numbers[0])) == len(short(numbers[-1]))
+    long = numbers[0] >= LONG_NUMBER and len(compact(numbers[0])) == len(compact(numbers[-1]))
     if long or words_of(facts.name) & ID_NAMES:
         return f"it is an identifier: {len(facts.values):,} different values in {facts.present:,} rows"
     without_gap = len(facts.values) == facts.rows and numbers[-1] - numbers[0] == facts.rows - 1
@@ -125,8 +125,8 @@ def _code_reason(facts: Facts) -> str | None:
     wide = places > 5 * distinct or _with_unknown(np.unique(numbers))
     if distinct <= FEW_CODES and facts.present >= 10 * distinct and wide:
         return (
-            f"Whole numbers that look like codes: only {distinct} different ones between {short(numbers[0])} and "
-            f"{short(numbers[-1])}. If they are amounts, use kind = 'number' with a step."
+            f"Whole numbers that look like codes: only {distinct} different ones between {compact(numbers[0])} and "
+            f"{compact(numbers[-1])}. If they are amounts, use kind = 'number' with a step."
         )
     return None
 
@@ -169,7 +169,7 @@ def _categories(facts: Facts, notes: list[str], wish: Wish) -> AttributeDraft | 
     if rest:
         first = max(rest, key=lambda value: count[value])  # of equally common ones the first
         categories.append(ANY_OTHER if first == ANY_OTHER else [_spellings(facts, first, groups[first])[0], ANY_OTHER])
-        notes.append(f"The {len(rest):,} rarest values are one category; {shown(first)} stands for it.")
+        notes.append(f"The {len(rest):,} rarest values are one category; {short_quote(first)} stands for it.")
     entry: dict[str, Any] = {"kind": kind, "type": _category_type(facts), "categories": categories}
     if facts.numbers is not None and len(categories) <= MOST_WORDS and np.abs(facts.numbers).min() < SHORT_CODE:
         entry["words"] = suggested_words(len(categories))
@@ -245,7 +245,7 @@ def missing_values(facts: Facts) -> str | list[str]:
 
 
 def _missing_text(facts: Facts) -> str:
-    written = ", ".join(shown(marker) for marker in sorted(facts.markers)[:4])
+    written = ", ".join(short_quote(marker) for marker in sorted(facts.markers)[:4])
     text = f"Missing in {facts.missing:,} of {facts.rows:,} rows{f' (written {written})' if written else ''}."
     if facts.numbers is None:
         return text
@@ -257,7 +257,7 @@ def _missing_text(facts: Facts) -> str:
     return text
 
 
-def shown(value: str) -> str:
+def short_quote(value: str) -> str:
     """A value in a sentence, short."""
     clean = " ".join(value.split())
     return f"'{clean}'" if len(clean) <= 40 else f"'{clean[:37]}…'"

@@ -187,7 +187,7 @@ def _largest_part(ones: NDArray[np.bool_]) -> list[int]:
     return sorted(largest)
 
 
-def excluding(ones: NDArray[np.bool_]) -> list[int]:
+def exclusive_columns(ones: NDArray[np.bool_]) -> list[int]:
     """The columns of (rows, columns) that exclude each other, by good evidence; none where there are not two."""
     places = _largest_part(ones)
     return places if len(places) > 1 and _is_sure(ones[:, places], ones[:, :0]) else []
@@ -230,7 +230,7 @@ def _group(candidate: _Candidate, flags: list[Flag]) -> AttributeDraft | None:
         notes.append(f"{none:,} of {len(gaps):,} rows have 0 in all of them: the last category.")
         none = 0
     odd = ((none, "0 in all of them"), (several, "several 1s"), (int(gaps.sum()), "no value in some of them"))
-    notes += [f"{rows_have(count)} {what}. {looked_at(count)}" for count, what in odd if count]
+    notes += [f"{rows_have(count)} {what}. {as_they_are_note(count)}" for count, what in odd if count]
     kind = "float" if "float" in kinds else kinds.pop()
     entry: dict[str, Any] = {"columns": candidate.columns, "kind": "category", "type": kind, "categories": categories}
     if all(map(CODE.fullmatch, candidate.ends)) and len(categories) <= MOST_WORDS:
@@ -243,7 +243,7 @@ def rows_have(count: int) -> str:
     return "1 row has" if count == 1 else f"{count:,} rows have"
 
 
-def looked_at(count: int) -> str:
+def as_they_are_note(count: int) -> str:
     """What becomes of rows that no code of the domain stands for."""
     they_are = "It is looked at as it is" if count == 1 else "They are looked at as they are"
     return f"{they_are}; no generated sample looks like this."

@@ -58,7 +58,7 @@ def number_entry(facts: Facts, wish: Wish) -> tuple[dict[str, Any], list[str]]:
         steps, more_notes = _own_steps(facts)
         entry |= steps
         notes += more_notes
-    about = f"From {short(low)} to {short(high)}, median {short(quantile(facts, 0.5))}{_counted(entry)}."
+    about = f"From {compact(low)} to {compact(high)}, median {compact(quantile(facts, 0.5))}{_counted(entry)}."
     return entry, [about, *notes]
 
 
@@ -67,7 +67,7 @@ def _counted(entry: dict[str, Any]) -> str:
     size = entry.get("step", entry.get("width", 1))
     if size == 1:
         return ""
-    low, high = (f"{end} x {short(size)}" for end in entry["domain"])
+    low, high = (f"{end} x {compact(size)}" for end in entry["domain"])
     if "step" in entry:
         return f"; the domain counts steps: {low} to {high}"
     return f"; the domain counts bins: the first starts at {low}, the last at {high}"
@@ -183,7 +183,7 @@ def _far(facts: Facts) -> list[tuple[str, float, str, float]]:
 
 def _outliers(facts: Facts) -> list[str]:
     return [
-        f"The {end} value, {short(value)}, is far beyond the {percentile} percentile, {short(bulk)}: narrow the "
+        f"The {end} value, {compact(value)}, is far beyond the {percentile} percentile, {compact(bulk)}: narrow the "
         "domain if no such person is meant."
         for end, value, percentile, bulk in _far(facts)
     ]
@@ -194,21 +194,21 @@ def _check_wish(facts: Facts, wish: Wish) -> None:
         if size is None:
             continue
         if not math.isfinite(size) or size <= 0:
-            raise EvenhandError(f"The {field} of '{facts.name}' must be a number above 0 and not {short(size)}.")
+            raise EvenhandError(f"The {field} of '{facts.name}' must be a number above 0 and not {compact(size)}.")
         if facts.type == "integer" and not size.is_integer():
             raise EvenhandError(
-                f"'{facts.name}' holds whole numbers, so its {field} must be one too, not {short(size)}."
+                f"'{facts.name}' holds whole numbers, so its {field} must be one too, not {compact(size)}."
             )
         largest = max(abs(numbers_in(facts)[0]), abs(numbers_in(facts)[-1]))
         if largest / size >= LARGEST_CODE:
             least = round_up(max(largest / (LARGEST_CODE - 1), 1.0 if facts.type == "integer" else 0.0))
             raise EvenhandError(
-                f"The {field} {short(size)} is too small for '{facts.name}': there would be too many codes. Use "
-                f"{short(least)} or more."
+                f"The {field} {compact(size)} is too small for '{facts.name}': there would be too many codes. Use "
+                f"{compact(least)} or more."
             )
 
 
-def short(number: float) -> str:
+def compact(number: float) -> str:
     """A number for a comment."""
     return number_text(number, 6 if abs(number) < 1e6 else 10)
 

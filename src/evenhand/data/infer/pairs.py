@@ -12,7 +12,7 @@ from evenhand.data.attribute import Attribute
 from evenhand.data.decoding import values_of
 from evenhand.data.infer.columns import AttributeDraft
 from evenhand.data.infer.facts import MOST_CATEGORIES
-from evenhand.data.infer.groups import TOLERATED, looked_at, rows_have
+from evenhand.data.infer.groups import TOLERATED, as_they_are_note, rows_have
 from evenhand.data.infer.schema_file import TomlSuggestion
 from evenhand.data.infer.words import words_of
 from evenhand.data.notation import USUAL, Notation
@@ -137,17 +137,17 @@ def _plausible(base: ColumnReading, other: ColumnReading) -> bool:
 def is_decided(base: ColumnReading, other: ColumnReading, tolerated: float) -> bool:
     """Whether one decides the other but for a share of the rows that have a value, by more than chance."""
     rows = len(base.numbers)
-    if breaks(base.numbers[:FIRST_LOOK], other.read_numbers[:FIRST_LOOK]) > tolerated * rows:
+    if count_breaks(base.numbers[:FIRST_LOOK], other.read_numbers[:FIRST_LOOK]) > tolerated * rows:
         return False
-    wrong = breaks(base.numbers, other.read_numbers)
+    wrong = count_breaks(base.numbers, other.read_numbers)
     absent = int((base.numbers == base.values.index(None)).sum()) if None in base.values else 0
     if wrong > tolerated * (rows - absent):
         return False
-    by_chance = breaks(base.numbers, np.random.default_rng(0).permutation(other.read_numbers))
+    by_chance = count_breaks(base.numbers, np.random.default_rng(0).permutation(other.read_numbers))
     return by_chance >= FEWEST_BREAKS and wrong <= 0.05 * by_chance
 
 
-def breaks(base: NDArray[np.int64], other: NDArray[np.int64]) -> int:
+def count_breaks(base: NDArray[np.int64], other: NDArray[np.int64]) -> int:
     """How many rows have another value than most rows that have the same base."""
     return len(base) - int(_commonest(base, other)[1].sum())
 
@@ -196,7 +196,7 @@ def _note(other: ColumnReading, wrong: int, guessed: int) -> str:
         columns = f"The {len(other.read)} columns of '{other.name}'"
     note = f"{columns} {verb} along: {it} from this column in {'nearly every row' if wrong else 'every row'}."
     if wrong:
-        note += f" {rows_have(wrong)} something else there. {looked_at(wrong)}"
+        note += f" {rows_have(wrong)} something else there. {as_they_are_note(wrong)}"
     if guessed:
         which = "1 value" if guessed == 1 else f"{guessed:,} values"
         note += f" For {which} that no row has it is that of the next lower one: please check."

@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.data.infer.columns import shown
+from evenhand.data.infer.columns import short_quote
 from evenhand.data.infer.facts import Facts, facts_of
 from evenhand.data.infer.schema_file import TomlSuggestion, TomlTable, suggested_words, value_text
 from evenhand.data.infer.words import (
@@ -17,7 +17,7 @@ from evenhand.data.infer.words import (
     PROTECTED_NAMES,
     YES,
     is_about,
-    plain,
+    simplified,
     words_of,
 )
 from evenhand.data.tables import text_column
@@ -46,8 +46,8 @@ def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, An
     values = facts.values
     if len(values) < 2:
         raise EvenhandError(
-            f"The label '{column.name}' is {shown(values[0])} in every row; there must be at least two values to tell "
-            "apart. Choose another column."
+            f"The label '{column.name}' is {short_quote(values[0])} in every row; there must be at least two values to "
+            "tell apart. Choose another column."
         )
     if len(values) > MOST_LABELS:
         raise EvenhandError(
@@ -55,7 +55,7 @@ def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, An
             "label is needed; choose another column, or make classes of it."
         )
     chosen, reason = _favourable(facts, favourable)
-    counts = ", ".join(f"{shown(value)} {count:,}" for value, count in zip(values, facts.counts, strict=True))
+    counts = ", ".join(f"{short_quote(value)} {count:,}" for value, count in zip(values, facts.counts, strict=True))
     label: dict[str, Any] = {"column": str(column.name), "values": values}
     if all(NUMBER.fullmatch(value) for value in values):
         label["words"] = suggested_words(len(values))
@@ -69,11 +69,12 @@ def _favourable(facts: Facts, wanted: str | None) -> tuple[str | TomlSuggestion,
         return wanted, "The favourable value is as given."
     check = "is a guess: please check"
     words = words_of(facts.name)
-    if words & BAD_NAMES and (good := [value for value in facts.values if plain(value) in BAD]):
-        return good[0], f"That {shown(good[0])} is favourable {check} (the label's name sounds like a bad outcome)."
+    if words & BAD_NAMES and (good := [value for value in facts.values if simplified(value) in BAD]):
+        why = f"That {short_quote(good[0])} is favourable {check} (the label's name sounds like a bad outcome)."
+        return good[0], why
     known = GOOD - YES if words & (BAD_NAMES | ILL_NAMES) else GOOD
-    if good := [value for value in facts.values if plain(value) in known]:
-        return good[0], f"That {shown(good[0])} is favourable {check}."
+    if good := [value for value in facts.values if simplified(value) in known]:
+        return good[0], f"That {short_quote(good[0])} is favourable {check}."
     hint = "Take away the # and name the value that people hope for:"
     reason = "Which value is favourable is not known: please write it into the schema."
     return TomlSuggestion(value_text(facts.values[-1]), hint), reason
@@ -101,8 +102,8 @@ def find_split(frame: pd.DataFrame, taken: list[str]) -> tuple[str, TomlTable] |
         if column in taken or not words_of(column) & NAMES:
             continue
         values = list(text_column(frame[column]).fillna("").str.strip().unique())
-        train = [value for value in values if plain(value) in TRAIN]
-        if train and len(values) > len(train) and {plain(value) for value in values} <= TRAIN | HELD_OUT:
-            note = f"The table's own split: rows whose column is {' or '.join(map(shown, train))} train."
+        train = [value for value in values if simplified(value) in TRAIN]
+        if train and len(values) > len(train) and {simplified(value) for value in values} <= TRAIN | HELD_OUT:
+            note = f"The table's own split: rows whose column is {' or '.join(map(short_quote, train))} train."
             return column, TomlTable({"column": column, "train": train[0] if len(train) == 1 else train}, [note])
     return None

@@ -86,7 +86,7 @@ RANGE = re.compile(
 )
 
 
-def plain(text: str) -> str:
+def simplified(text: str) -> str:
     """In lower case and without accents."""
     letters = unicodedata.normalize("NFKD", text)
     return "".join(letter for letter in letters if not unicodedata.combining(letter)).lower()
@@ -95,7 +95,7 @@ def plain(text: str) -> str:
 def words_of(name: str) -> set[str]:
     """The words of a column's name: birth_country and birthCountry are both birth and country."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return set(re.findall(r"[^\W\d_]+", plain(spaced)))
+    return set(re.findall(r"[^\W\d_]+", simplified(spaced)))
 
 
 def is_about(name: str, members: frozenset[str]) -> bool:

@@ -149,7 +149,7 @@ def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
     import gzip
     from itertools import islice
 
-    from evenhand.data.csv_files import find_separator, numbered
+    from evenhand.data.csv_files import find_separator, unique_header
 
     separator = find_separator(path)
     with (
@@ -161,7 +161,7 @@ def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
             columns, *values = islice(csv.reader(stream, delimiter=separator), rows + 1)
         except (ValueError, csv.Error) as error:
             raise EvenhandError("The table cannot be read as CSV.") from error
-    return numbered(columns), values
+    return unique_header(columns), values
 
 
 def _parquet_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
