@@ -4,8 +4,9 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from evenhand.service.api.answers import FromEntry, JsonBody, Listed
 from evenhand.service.api.caller import Caller, CurrentCaller, Id, tell
 from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.api.identity import address_of
@@ -36,16 +37,8 @@ class ProjectRole(BaseModel):
     role: Role
 
 
-class ProjectRoles(BaseModel):
-    """Projects by name."""
-
-    entries: list[ProjectRole]
-
-
-class TokenAnswer(BaseModel):
+class TokenAnswer(FromEntry):
     """A token, without its secret."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     name: str
@@ -57,22 +50,14 @@ class TokenAnswer(BaseModel):
     revoked: datetime | None
 
 
-class TokenList(BaseModel):
-    """Tokens, the newest first."""
-
-    entries: list[TokenAnswer]
-
-
 class NewTokenAnswer(TokenAnswer):
     """A token that was just made."""
 
     secret: str = Field(description="Shown this one time.")
 
 
-class NewToken(BaseModel):
+class NewToken(JsonBody):
     """What a new token may do, and for how long."""
-
-    model_config = ConfigDict(extra="forbid")
 
     password: str = Field(max_length=200, description="That of the one who asks.")
     name: str = Field(min_length=1, max_length=100)
@@ -99,7 +84,7 @@ def show_me(caller: CurrentCaller) -> Me:
 
 
 @router.get("/projects", summary="List the projects of the one who asks")
-def list_projects(caller: CurrentCaller) -> ProjectRoles:
+def list_projects(caller: CurrentCaller) -> Listed[ProjectRole]:
     """By name. A token knows its own project only."""
     if caller.person is None:
         found = [(project, "admin") for project in caller.service.projects.all() if project.id == caller.project]
@@ -107,14 +92,14 @@ def list_projects(caller: CurrentCaller) -> ProjectRoles:
         found = [(project, str(role)) for project, role in caller.service.accounts.projects_of(caller.person)]
     if caller.token is not None:
         found = [(project, str(caller.role)) for project, _ in found if project.id == caller.project]
-    return ProjectRoles(entries=[ProjectRole(id=one.id, name=one.name, role=role) for one, role in found])
+    return Listed(entries=[ProjectRole(id=one.id, name=one.name, role=role) for one, role in found])
 
 
 @router.get("/me/tokens", summary="List tokens of the one who asks")
-def list_tokens(caller: CurrentCaller) -> TokenList:
+def list_tokens(caller: CurrentCaller) -> Listed[TokenAnswer]:
     """Also those that work no more. A token sees those of its own project only."""
     found = caller.service.accounts.tokens(known_person(caller))
-    return TokenList(entries=[TokenAnswer.model_validate(token) for token in found if _within(caller, token)])
+    return Listed(entries=[TokenAnswer.model_validate(token) for token in found if _within(caller, token)])
 
 
 @router.post("/me/tokens", summary="Make a token", status_code=201, responses=documented("conflict", "too-many"))
@@ -153,10 +138,8 @@ ProjectId = Annotated[str, Path(pattern="^([0-9a-f]{32}|default)$", description=
 Password = Annotated[str, Field(min_length=12, max_length=200)]
 
 
-class UserAnswer(BaseModel):
+class UserAnswer(FromEntry):
     """Somebody who may sign in."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     name: str
     admin: bool
@@ -164,46 +147,32 @@ class UserAnswer(BaseModel):
     created: datetime
 
 
-class UserList(BaseModel):
-    """Users by name."""
-
-    entries: list[UserAnswer]
-
-
-class NewUser(BaseModel):
+class NewUser(JsonBody):
     """A user to be made."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(min_length=1, max_length=100)
     password: Password
     admin: bool = False
 
 
-class UserChanges(BaseModel):
+class UserChanges(JsonBody):
     """What is to be different; null: as it is."""
-
-    model_config = ConfigDict(extra="forbid")
 
     password: Password | None = None
     admin: bool | None = None
     disabled: bool | None = None
 
 
-class ProjectAnswer(BaseModel):
+class ProjectAnswer(FromEntry):
     """A project."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: str
     name: str
     created: datetime
 
 
-class ProjectName(BaseModel):
+class ProjectName(JsonBody):
     """A project's name."""
-
-    model_config = ConfigDict(extra="forbid")
 
     name: str = Field(min_length=1, max_length=100)
 
@@ -215,24 +184,14 @@ class MemberAnswer(BaseModel):
     role: Role
 
 
-class Members(BaseModel):
-    """Members by name; admins need no role and are not among them."""
-
-    entries: list[MemberAnswer]
-
-
-class MemberRole(BaseModel):
+class MemberRole(JsonBody):
     """A role in a project."""
-
-    model_config = ConfigDict(extra="forbid")
 
     role: Literal["viewer", "auditor"] | None = Field(description="Null: none any more.")
 
 
-class LogEntryAnswer(BaseModel):
+class LogEntryAnswer(FromEntry):
     """Something that somebody did."""
-
-    model_config = ConfigDict(from_attributes=True)
 
     id: int
     at: datetime
@@ -252,9 +211,9 @@ class LogPage(BaseModel):
 
 
 @admin_router.get("/users", summary="List users")
-def list_users(caller: CurrentCaller) -> UserList:
+def list_users(caller: CurrentCaller) -> Listed[UserAnswer]:
     """By name."""
-    return UserList(entries=[UserAnswer.model_validate(user) for user in caller.service.accounts.users()])
+    return Listed(entries=[UserAnswer.model_validate(user) for user in caller.service.accounts.users()])
 
 
 @admin_router.post("/users", summary="Make a user", status_code=201)
@@ -331,16 +290,18 @@ def delete_project(request: Request, caller: CurrentCaller, project_id: ProjectI
 
 
 @admin_router.get("/projects/{project_id}/members", summary="List the members of a project")
-def list_members(caller: CurrentCaller, project_id: ProjectId) -> Members:
+def list_members(caller: CurrentCaller, project_id: ProjectId) -> Listed[MemberAnswer]:
     """By name."""
     with errors_as("not-found"):
         found = caller.service.projects.get(project_id)
     members = caller.service.accounts.members(found.id)
-    return Members(entries=[MemberAnswer(name=user.name, role=role) for user, role in members])
+    return Listed(entries=[MemberAnswer(name=user.name, role=role) for user, role in members])
 
 
 @admin_router.put("/projects/{project_id}/members/{name}", summary="Give a user a role in a project")
-def set_role(request: Request, caller: CurrentCaller, project_id: ProjectId, name: Name, body: MemberRole) -> Members:
+def set_role(
+    request: Request, caller: CurrentCaller, project_id: ProjectId, name: Name, body: MemberRole
+) -> Listed[MemberAnswer]:
     """Or take it away."""
     known_person(caller)
     with errors_as("not-found"):

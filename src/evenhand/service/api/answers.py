@@ -1,8 +1,8 @@
-"""What the routes answer."""
+"""What the routes answer, and what all bodies of requests have in common."""
 
 from datetime import datetime
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,6 +10,27 @@ from evenhand.service.commands import TERMINAL
 from evenhand.service.requests import Kind
 from evenhand.service.storage.runs import State
 from evenhand.service.storage.tables import Run
+
+Entry = TypeVar("Entry")
+
+
+class JsonBody(BaseModel):
+    """The body of a request; a field that is not known is a mistake, not a wish."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Listed(BaseModel, Generic[Entry]):
+    """All there are."""
+
+    entries: list[Entry]
+
+
+class Paged(BaseModel, Generic[Entry]):
+    """A page of a list, the newest first."""
+
+    entries: list[Entry]
+    next: str | None = Field(description="`after` of the next page; null: this is the last one.")
 
 
 class FromEntry(BaseModel):
@@ -91,27 +112,6 @@ class EventAnswer(FromEntry):
     data: dict[str, Any]
 
 
-class Datasets(BaseModel):
-    """A page of tables, the newest first."""
-
-    entries: list[DatasetAnswer]
-    next: str | None
-
-
-class Models(BaseModel):
-    """A page of models, the newest first."""
-
-    entries: list[ModelAnswer]
-    next: str | None
-
-
-class RunsPage(BaseModel):
-    """A page of runs, the newest first."""
-
-    entries: list[RunAnswer]
-    next: str | None
-
-
 class Events(BaseModel):
     """Events in the order in which they happened."""
 
@@ -170,12 +170,6 @@ class FileAnswer(BaseModel):
 
     name: str
     size: int
-
-
-class RunFiles(BaseModel):
-    """The files of a run."""
-
-    entries: list[FileAnswer]
 
 
 class FindingAnswer(FromEntry):

@@ -2,12 +2,14 @@
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request
 
+from evenhand.service.api.answers import Paged
 from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.requests import is_id
 from evenhand.service.settings import Service
@@ -15,6 +17,8 @@ from evenhand.service.storage.projects import Person, Role, at_least
 from evenhand.service.storage.tables import DataFile, ModelFile, Run, Token
 
 ID = "[0-9a-f]{32}"
+Stored = TypeVar("Stored", Run, DataFile, ModelFile)
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,13 @@ After = Annotated[str | None, Query(max_length=200, description="`next` of the p
 def cursor_of(entry: Run | DataFile | ModelFile) -> str:
     """Where a list goes on after an entry."""
     return base64.urlsafe_b64encode(f"{entry.created.isoformat()} {entry.id}".encode()).decode()
+
+
+def page_of(found: Sequence[Stored], limit: int, answer: Callable[[Stored], Answer]) -> Paged[Answer]:
+    """A page of entries, of which one more was looked up than it shows: if it is there, another page follows."""
+    shown = found[:limit]
+    after = cursor_of(shown[-1]) if len(found) > limit else None
+    return Paged[Any](entries=[answer(entry) for entry in shown], next=after)
 
 
 def read_cursor(cursor: str | None) -> tuple[datetime, str] | None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi import Path as InPath
 from starlette.responses import FileResponse
 
-from evenhand.service.api.answers import FileAnswer, FindingAnswer, FindingsPage, FindingsValues, RunFiles
+from evenhand.service.api.answers import FileAnswer, FindingAnswer, FindingsPage, FindingsValues, Listed
 from evenhand.service.api.caller import Caller, CurrentCaller, Id
 from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.findings import INDEX, MOST_ROWS, Filters, FindingsIndex, Sort
@@ -31,9 +31,9 @@ KINDS = (*(kind.partition(";")[0] for kind in TYPES.values()), OTHER)
 
 
 @router.get("/runs/{run_id}/files", summary="List the files of a run")
-def list_files(caller: CurrentCaller, run_id: Id) -> RunFiles:
+def list_files(caller: CurrentCaller, run_id: Id) -> Listed[FileAnswer]:
     """Report, findings, figures, models."""
-    return RunFiles(
+    return Listed(
         entries=[FileAnswer(name=name, size=path.stat().st_size) for name, path in _files(caller, run_id).items()]
     )
 

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -11,8 +12,8 @@ from sqlalchemy.orm import Session
 from evenhand.data.dataset import load_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.service.api.answers import ChangedSetting, ComparedRuns, Figure, RunAnswer, RunsPage, run_answer
-from evenhand.service.api.caller import ID, After, Caller, CurrentCaller, Id, Limit, cursor_of, read_cursor
+from evenhand.service.api.answers import ChangedSetting, ComparedRuns, Figure, JsonBody, Paged, RunAnswer, run_answer
+from evenhand.service.api.caller import ID, After, Caller, CurrentCaller, Id, Limit, page_of, read_cursor
 from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.requests import (
     NOUNS,
@@ -159,9 +160,7 @@ router = APIRouter(prefix="/api/v1", tags=["runs"], responses=documented())
 Title = Annotated[str | None, Field(min_length=1, max_length=200, description="How lists name it; null: made up.")]
 
 
-class _New(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class _New(JsonBody):
     title: Title = None
 
 
@@ -219,16 +218,12 @@ def list_runs(
     kind: Annotated[Kind | None, Query(description="Only runs of this kind.")] = None,
     after: After = None,
     limit: Limit = 50,
-) -> RunsPage:
+) -> Paged[RunAnswer]:
     """A page of the list."""
     found = caller.service.runs.newest(
         caller.project, state=state, kind=kind, after=read_cursor(after), limit=limit + 1
     )
-    shown = found[:limit]
-    return RunsPage(
-        entries=[run_answer(run, whole=caller.may("admin")) for run in shown],
-        next=cursor_of(shown[-1]) if len(found) > limit else None,
-    )
+    return page_of(found, limit, partial(run_answer, whole=caller.may("admin")))
 
 
 @router.get("/compare", summary="Compare two runs")

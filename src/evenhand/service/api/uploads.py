@@ -3,10 +3,11 @@
 import json
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
@@ -17,13 +18,13 @@ from evenhand.service.api.answers import (
     AttributeAnswer,
     BuiltinAnswer,
     DatasetAnswer,
-    Datasets,
+    JsonBody,
     ModelAnswer,
-    Models,
+    Paged,
     PreviewAnswer,
     SchemaAnswer,
 )
-from evenhand.service.api.caller import After, Caller, CurrentCaller, Id, Limit, cursor_of, read_cursor
+from evenhand.service.api.caller import After, Caller, CurrentCaller, Id, Limit, page_of, read_cursor
 from evenhand.service.api.errors import ApiError, documented
 from evenhand.service.api.guard import is_form
 from evenhand.service.storage.tables import DataFile, ModelFile
@@ -104,10 +105,8 @@ Column = Annotated[str, Field(min_length=1, max_length=500)]
 Size = Annotated[float, Field(gt=0, le=1e300)]
 
 
-class Inferring(BaseModel):
+class Inferring(JsonBody):
     """What is known about a table before its schema is inferred."""
-
-    model_config = ConfigDict(extra="forbid")
 
     label: Column = Field(description="The column that the model predicts.")
     protected: Annotated[list[Column], Field(max_length=100)] | None = Field(
@@ -120,10 +119,8 @@ class Inferring(BaseModel):
     separator: str | None = Field(default=None, pattern="^[,;|\t]$", description="Of a CSV file; null: found out.")
 
 
-class SchemaText(BaseModel):
+class SchemaText(JsonBody):
     """A schema that somebody wrote or corrected."""
-
-    model_config = ConfigDict(extra="forbid")
 
     text: str = Field(max_length=4 << 20, description="TOML.")
 
@@ -164,13 +161,10 @@ async def add_dataset(
 
 
 @data_router.get("/datasets", summary="List tables, the newest first")
-def list_datasets(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Datasets:
+def list_datasets(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Paged[DatasetAnswer]:
     """A page of the list."""
     found = caller.service.assets.datasets(caller.project, read_cursor(after), limit + 1)
-    shown = found[:limit]
-    return Datasets(
-        entries=[dataset_answer(entry) for entry in shown], next=cursor_of(shown[-1]) if len(found) > limit else None
-    )
+    return page_of(found, limit, dataset_answer)
 
 
 @data_router.get("/datasets/{dataset_id}", summary="Show a table")
@@ -308,14 +302,10 @@ async def _description(request: Request, most: int) -> bytes | None:
 
 
 @model_router.get("/models", summary="List models, the newest first")
-def list_models(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Models:
+def list_models(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Paged[ModelAnswer]:
     """A page of the list."""
     found = caller.service.assets.models(caller.project, read_cursor(after), limit + 1)
-    shown = found[:limit]
-    return Models(
-        entries=[_model_answer(caller, entry) for entry in shown],
-        next=cursor_of(shown[-1]) if len(found) > limit else None,
-    )
+    return page_of(found, limit, partial(_model_answer, caller))
 
 
 @model_router.get("/models/{model_id}", summary="Show a model")
