@@ -24,7 +24,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from evenhand.service.settings import DEFAULT_PROJECT, Service, Settings
+from evenhand.service.settings import Service, Settings
+from evenhand.service.storage.projects import DEFAULT_PROJECT
 from evenhand.service.worker import Worker
 
 COMMAND = "from evenhand.cli.main import main; main()"

@@ -35,8 +35,9 @@ from bench.findings_pages import kept_findings
 from bench.load_people import Person, Seen, World, use_all
 from evenhand.service.api.identity import SESSION
 from evenhand.service.findings import index_path
-from evenhand.service.settings import DEFAULT_PROJECT, Service, Settings
+from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.database import upgrade
+from evenhand.service.storage.projects import DEFAULT_PROJECT
 from evenhand.service.storage.runs import Claim
 from evenhand.service.storage.tables import Run
 

@@ -48,7 +48,7 @@ def test_what_is_over_cannot_be_touched_by_its_last_worker(service: Service) -> 
         lambda: service.runs.beat(claim, {"done": 9}),
         lambda: service.runs.tell(claim, "pair", {}),
         lambda: service.runs.finish(claim, "failed", error="no"),
-        lambda: service.runs.give_up(claim),
+        lambda: service.runs.hand_back(claim),
     ]
     for attempt in late:
         with pytest.raises(LeaseLost):
@@ -139,7 +139,7 @@ def test_a_cancelled_run_is_not_taken_up_again(service: Service, how: str) -> No
     if how == "its worker dies":
         lapse(service, run.id)
     else:
-        service.runs.give_up(claim)
+        service.runs.hand_back(claim)
     assert service.runs.claim("w") is None
     assert service.runs.get(run.id).state == "cancelled"
 

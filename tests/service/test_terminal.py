@@ -199,7 +199,7 @@ def test_only_one_of_many_takes_a_run_up(storage: Service) -> None:
     def take_up(number: int) -> None:
         start.wait()
         try:
-            storage.runs.take_up(claim.run, f"terminal {number}")
+            storage.runs.claim_again(claim.run, f"terminal {number}")
             won.append(number)
         except EvenhandError as error:
             lost.append(str(error))

@@ -23,7 +23,7 @@ def in_state(service: Service, state: str) -> Run:
         return run
     claim = claimed(service)
     if state == "interrupted":
-        service.runs.give_up(claim)
+        service.runs.hand_back(claim)
     elif state == "cancelling":
         service.runs.cancel(run.id)
     elif state == "failed":

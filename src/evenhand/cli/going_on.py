@@ -46,7 +46,7 @@ def _taken_up(service: "Service", run: "Run", me: str) -> "Claim":
     from evenhand.service.terminal import is_gone
 
     try:
-        return service.runs.take_up(run.id, me)
+        return service.runs.claim_again(run.id, me)
     except EvenhandError as error:
         held = service.runs.get(run.id)
         if held.lease_until is None or held.worker is None:

@@ -41,7 +41,7 @@ def check_storage_exists(settings: "Settings") -> None:
 
 def run_named(service: "Service", beginning: str) -> "Run":
     """The run whose id begins so."""
-    found = service.runs.beginning_with(beginning.lower()) if len(beginning) >= LEAST_LETTERS else []
+    found = service.runs.with_prefix(beginning.lower()) if len(beginning) >= LEAST_LETTERS else []
     if len(found) > 1:
         raise EvenhandError(f"Several runs begin with '{beginning}': {', '.join(run.id for run in found)}.")
     return found[0] if found else service.runs.get(beginning)
@@ -66,7 +66,7 @@ def results_of(named: Path) -> Path:
 
 
 def _kept_results(service: "Service", beginning: str) -> Path:
-    if not service.runs.beginning_with(beginning.lower(), limit=1):
+    if not service.runs.with_prefix(beginning.lower(), limit=1):
         raise EvenhandError(
             f"There is no folder {beginning}, and no run whose id begins so. `evenhand runs list` shows the runs."
         )

@@ -138,7 +138,7 @@ class Child:
             self._last.append(line.decode("utf-8", "replace").rstrip())
 
 
-def words_for(code: int, last_words: str, seconds: float) -> str:
+def reason_of_end(code: int, last_words: str, seconds: float) -> str:
     """Why a process that said nothing came to its end."""
     if code == -signal.SIGXCPU:
         return f"The run took more than the {seconds:,.0f} seconds of processor time that it may take."
@@ -165,7 +165,7 @@ class Attempt:
         self._service, self._runs, self._claim, self._child = service, service.runs, claim, child
         self._stopping, self._stop_seconds = stopping, stop_seconds
         self._folder: Path | None = None
-        self._said: dict[str, Any] = {}  # the child's last event: how it ended
+        self._outcome: dict[str, Any] = {}  # the child's last event: how it ended
         self._end_at: float | None = None  # when a child that was asked to stop is made to
         self._reassure_at = 0.0
         self._hangs_at = time.monotonic() + HANGING * service.settings.run_seconds + 60
@@ -178,56 +178,56 @@ class Attempt:
             log.warning("run %s: left behind, since the database did not take its news: %s", self._claim.run, error)
 
     def _run(self) -> None:
-        self._heart = Heartbeat(self._runs, self._claim)
+        self._heartbeat = Heartbeat(self._runs, self._claim)
         try:
             self._folder = attempt_folder(self._service.home, self._claim)
             self._child.begin(job_of(self._service, self._claim, self._folder))
             self._listen()
             self._conclude(self._child.close())
         except LeaseLost:
-            self._leave()
+            self._abandon()
         except EvenhandError as error:
             self._fail(str(error))
         except OSError as error:
             self._fail(str(cannot_write(Path("the service's folder"), error)))
         finally:
             self._child.end()
-            self._heart.stop()
+            self._heartbeat.stop()
 
     def _listen(self) -> None:
         """Until the child has ended, pass on what it says and look after it."""
         while (event := self._child.event(TICK_SECONDS)) is not None:
             if event:
                 self._on_event(event)
-            self._look_after()
+            self._watch_child()
 
     def _on_event(self, event: dict[str, Any]) -> None:
         kind = event.pop("event", "")
         if kind == "progress":
-            self._heart.progress(event)
+            self._heartbeat.progress(event)
         elif kind in ("done", "failed", "stopped"):
-            self._said = {"event": kind, **event}
+            self._outcome = {"event": kind, **event}
         else:
-            self._heart.tell(str(kind)[:30], {"attempt": self._claim.attempt, **event})
+            self._heartbeat.tell(str(kind)[:30], {"attempt": self._claim.attempt, **event})
 
-    def _look_after(self) -> None:
+    def _watch_child(self) -> None:
         """The child goes on only while the run is surely ours and wanted."""
         now = time.monotonic()
-        if self._heart.lost or (self._stopping.is_set() and not self._said):
+        if self._heartbeat.lost or (self._stopping.is_set() and not self._outcome):
             self._child.kill()
-        elif self._heart.left <= 0:
+        elif self._heartbeat.left <= 0:
             self._child.pause()  # the database does not answer; when it does, it says whose the run is
         elif now >= self._reassure_at:
             self._reassure_at = now + self._runs.lease_seconds / 10
-            self._child.reassure(self._heart.left + MARGIN * self._runs.lease_seconds)
+            self._child.reassure(self._heartbeat.left + MARGIN * self._runs.lease_seconds)
             self._child.go_on()
-        if self._heart.cancelled and self._end_at is None:
+        if self._heartbeat.cancelled and self._end_at is None:
             self._end_at = now + self._stop_seconds
             self._child.stop()
         if self._end_at is not None and now > self._end_at:
             self._child.kill()
         if now > self._hangs_at:
-            self._said = {
+            self._outcome = {
                 "event": "failed",
                 "error": f"The run was not over after {HANGING} times the time it may take.",
             }
@@ -235,36 +235,36 @@ class Attempt:
 
     def _conclude(self, code: int) -> None:
         """What becomes of the run, now that its process has ended."""
-        if self._heart.lost:
+        if self._heartbeat.lost:
             raise LeaseLost
-        said = self._said.get("event")
+        said = self._outcome.get("event")
         if said == "done":
-            self._keep(self._said["result"])
+            self._publish_result(self._outcome["result"])
         elif said == "failed":
-            self._fail(str(self._said["error"]))
-        elif self._heart.cancelled:
+            self._fail(str(self._outcome["error"]))
+        elif self._heartbeat.cancelled:
             self._end("cancelled")
         elif self._stopping.is_set():
-            self._without_files(lambda: self._runs.give_up(self._claim))
+            self._without_files(lambda: self._runs.hand_back(self._claim))
         elif code in (-signal.SIGKILL, UNSURE):
             # No end: the lease runs out and the run is taken up again, as it is when a worker is killed.
-            self._heart.tell("note", {"attempt": self._claim.attempt, "text": KILLED})
+            self._heartbeat.tell("note", {"attempt": self._claim.attempt, "text": KILLED})
             self._without_files(lambda: None)
         else:
-            self._fail(words_for(code, self._child.last_words(), self._service.settings.run_seconds))
+            self._fail(reason_of_end(code, self._child.last_words(), self._service.settings.run_seconds))
 
-    def _keep(self, result: dict[str, Any]) -> None:
+    def _publish_result(self, result: dict[str, Any]) -> None:
         """Make the files the run's result, and only then say that it is over."""
         error = result.pop("error", None)
-        self._heart.progress(
+        self._heartbeat.progress(
             {"phase": "done", "done": 1, "total": 1, "left": 0.0, "findings": result.get("findings", 0)}
         )
-        stopped = self._heart.cancelled and result.get("stopped") == "interrupted"
+        stopped = self._heartbeat.cancelled and result.get("stopped") == "interrupted"
         state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
         assert self._folder is not None
         folder = self._folder
         self._retry_database(lambda: publish(folder, self._still_held, keep_checkpoint=state != "done"))
-        self._heart.stop()
+        self._heartbeat.stop()
         self._retry_database(lambda: self._runs.finish(self._claim, state, result, error))
         drop(folder)
         log.info("run %s: %s", self._claim.run, state)
@@ -284,15 +284,15 @@ class Attempt:
                 folder = self._folder
                 self._retry_database(lambda: put_by(folder, self._still_held))
                 drop(folder)
-            self._heart.stop()
+            self._heartbeat.stop()
             self._retry_database(end)
         except LeaseLost:
-            self._leave()
+            self._abandon()
 
     def _still_held(self) -> None:
         self._runs.beat(self._claim)
 
-    def _leave(self) -> None:
+    def _abandon(self) -> None:
         """The run belongs to another worker, or to nobody any more: what this one made of it must go."""
         log.warning("run %s: it is not this worker's any more", self._claim.run)
         self._child.end()

@@ -14,11 +14,10 @@ from evenhand.service.storage.assets import Assets
 from evenhand.service.storage.database import Database, check_revision, revision, upgrade
 from evenhand.service.storage.home import Home, default_home, keep_database_private
 from evenhand.service.storage.log import Log
-from evenhand.service.storage.projects import Projects, ensure_project
+from evenhand.service.storage.projects import DEFAULT_PROJECT, Projects, ensure_project
 from evenhand.service.storage.runs import LEASE_SECONDS, Runs
 
 GIB = 1 << 30
-DEFAULT_PROJECT = "default"
 HOST_NAME = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)*|[0-9a-f:]+", re.ASCII)
 
 

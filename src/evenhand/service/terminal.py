@@ -24,8 +24,9 @@ from evenhand.service.heartbeat import Heartbeat
 from evenhand.service.interrupts import Interrupts, wish
 from evenhand.service.jobs import figures_of
 from evenhand.service.run_folder import LAST, attempt_folder, checkpoint_of, drop, publish, put_by
-from evenhand.service.settings import DEFAULT_PROJECT, Service
+from evenhand.service.settings import Service
 from evenhand.service.storage.database import REFUSED
+from evenhand.service.storage.projects import DEFAULT_PROJECT
 from evenhand.service.storage.runs import Claim, LeaseLost
 from evenhand.service.telling import FirstPairs, ProgressTeller
 from evenhand.service.terminal_storage import AROUND, first_line

@@ -7,9 +7,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
 
 from evenhand.errors import EvenhandError
-from evenhand.service.settings import DEFAULT_PROJECT, Service, Settings
+from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.database import SCRIPTS, Database
-from evenhand.service.storage.projects import ensure_project
+from evenhand.service.storage.projects import DEFAULT_PROJECT, ensure_project
 
 AROUND = "To write the files to a folder of your own and keep nothing in the storage, say --out DIR."
 

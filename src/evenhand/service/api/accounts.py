@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from evenhand.service.api.answers import FromEntry, JsonBody, Listed
-from evenhand.service.api.caller import Caller, CurrentCaller, Id, tell
+from evenhand.service.api.caller import Caller, CurrentCaller, Id, log_details
 from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.api.identity import address_of
 from evenhand.service.api.watching import LARGEST
@@ -108,7 +108,7 @@ def add_token(request: Request, caller: CurrentCaller, body: NewToken) -> NewTok
     person, project, accounts = known_person(caller), body.project or caller.project, caller.service.accounts
     accounts.check_password(person.name, body.password, address_of(request))
     made, secret = accounts.add_token(person, project, body.role, body.name, body.days)
-    tell(request, subject=made.id, project=project, role=made.role, days=body.days, name=made.name)
+    log_details(request, subject=made.id, project=project, role=made.role, days=body.days, name=made.name)
     return NewTokenAnswer(**TokenAnswer.model_validate(made).model_dump(), secret=secret)
 
 
@@ -121,7 +121,7 @@ def revoke_token(request: Request, caller: CurrentCaller, token_id: Id) -> Respo
         raise ApiError("not-found", f"You have no token {token_id}.")
     if caller.token is not None and caller.token.id != token_id:
         raise ApiError("forbidden", "A token revokes itself alone. Sign in with a browser to revoke others.")
-    tell(request, subject=token_id, project=found.project, name=found.name)
+    log_details(request, subject=token_id, project=found.project, name=found.name)
     with errors_as("not-found"):
         caller.service.accounts.revoke_token(token_id, person)
     return Response(status_code=204)
@@ -221,7 +221,7 @@ def add_user(request: Request, caller: CurrentCaller, body: NewUser) -> UserAnsw
     """They may do nothing yet, unless they are an admin."""
     known_person(caller)
     made = caller.service.accounts.add_user(body.name, body.password, admin=body.admin)
-    tell(request, subject=made.name, admin=body.admin)
+    log_details(request, subject=made.name, admin=body.admin)
     return UserAnswer.model_validate(caller.service.accounts.user(made.name))
 
 
@@ -242,7 +242,7 @@ def change_user(request: Request, caller: CurrentCaller, name: Name, body: UserC
     if body.password is not None:
         accounts.set_password(user.name, body.password)
     changed: dict[str, Any] = body.model_dump(exclude_none=True, exclude={"password"})
-    tell(request, subject=user.name, **changed, **({} if body.password is None else {"password": "set"}))
+    log_details(request, subject=user.name, **changed, **({} if body.password is None else {"password": "set"}))
     return UserAnswer.model_validate(accounts.user(user.name))
 
 
@@ -262,7 +262,7 @@ def add_project(request: Request, caller: CurrentCaller, body: ProjectName) -> P
     """Only admins see it until others are given a role in it."""
     known_person(caller)
     made = caller.service.projects.add(body.name)
-    tell(request, subject=made.id, project=made.id, name=made.name)
+    log_details(request, subject=made.id, project=made.id, name=made.name)
     return ProjectAnswer.model_validate(made)
 
 
@@ -273,7 +273,7 @@ def rename_project(request: Request, caller: CurrentCaller, project_id: ProjectI
     with errors_as("not-found"):
         found = caller.service.projects.get(project_id)
     renamed = caller.service.projects.rename(found.id, body.name)
-    tell(request, subject=found.id, project=found.id, before=found.name, name=renamed.name)
+    log_details(request, subject=found.id, project=found.id, before=found.name, name=renamed.name)
     return ProjectAnswer.model_validate(renamed)
 
 
@@ -285,7 +285,7 @@ def delete_project(request: Request, caller: CurrentCaller, project_id: ProjectI
         found = caller.service.projects.get(project_id)
     with errors_as("conflict"):
         caller.service.projects.delete(found.id)
-    tell(request, subject=found.id, project=found.id, name=found.name)
+    log_details(request, subject=found.id, project=found.id, name=found.name)
     return Response(status_code=204)
 
 
@@ -306,7 +306,7 @@ def set_role(
     known_person(caller)
     with errors_as("not-found"):
         caller.service.accounts.set_role(name, project_id, body.role)
-    tell(request, subject=name, project=project_id, role=body.role or "none")
+    log_details(request, subject=name, project=project_id, role=body.role or "none")
     return list_members(caller, project_id)
 
 

@@ -18,7 +18,7 @@ from evenhand.service.api.answers import Health
 from evenhand.service.api.errors import add_handlers, documented
 from evenhand.service.api.guard import Guard
 from evenhand.service.api.identity import check_form, identify
-from evenhand.service.api.journal import Journal, Metrics, Record
+from evenhand.service.api.journal import ActionLog, Journal, Metrics
 from evenhand.service.pages import add_pages
 from evenhand.service.settings import Service
 from evenhand.service.storage.database import check_revision
@@ -114,7 +114,7 @@ def create_app(service: Service) -> FastAPI:
     for part in ROUTERS:
         app.include_router(part)
     add_pages(app, service)
-    app.add_middleware(Record)
+    app.add_middleware(ActionLog)
     app.add_middleware(Guard, settings=service.settings)
     app.add_middleware(Journal, figures=app.state.metrics)  # added last: it stands before all others
     return app

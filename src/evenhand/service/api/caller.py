@@ -11,12 +11,11 @@ from fastapi import Depends, Path, Query, Request
 
 from evenhand.service.api.answers import Paged
 from evenhand.service.api.errors import ApiError, errors_as
-from evenhand.service.requests import is_id
+from evenhand.service.requests import ID, is_id
 from evenhand.service.settings import Service
 from evenhand.service.storage.projects import Person, Role, at_least
 from evenhand.service.storage.tables import DataFile, ModelFile, Run, Token
 
-ID = "[0-9a-f]{32}"
 Stored = TypeVar("Stored", Run, DataFile, ModelFile)
 Answer = TypeVar("Answer")
 
@@ -61,7 +60,7 @@ def _check_id(kind: str, known_as: str) -> None:
         raise ApiError("not-found", f"There is no {kind} '{shown}'.")
 
 
-def tell(request: Request, *, subject: str | None = None, project: str | None = None, **details: Any) -> None:
+def log_details(request: Request, *, subject: str | None = None, project: str | None = None, **details: Any) -> None:
     """Say for the log what was done: to what, in which project if not in that of the request, and how."""
     request.state.subject, request.state.target, request.state.details = subject, project, details
 
@@ -74,7 +73,7 @@ async def current_caller(request: Request) -> Caller:  # async: it never waits, 
 
 
 CurrentCaller = Annotated[Caller, Depends(current_caller)]
-Id = Annotated[str, Path(pattern=f"^{ID}$", description="32 hexadecimal digits.")]
+Id = Annotated[str, Path(pattern=f"^{ID.pattern}$", description="32 hexadecimal digits.")]
 Limit = Annotated[int, Query(ge=1, le=200, description="The most entries of a page.")]
 After = Annotated[str | None, Query(max_length=200, description="`next` of the page before.")]
 

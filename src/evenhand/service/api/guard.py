@@ -36,7 +36,7 @@ FILE_PATHS = (*TABLE_PATHS, *MODEL_PATHS)
 SCHEMA_PATHS = ("/new/columns", "/new/columns/text")
 SCHEMA = re.compile(r"/api/v1/datasets/[0-9a-f]{32}/schema", re.ASCII)
 SCHEMA_LIMIT = 16 << 20  # a schema's text, each letter of which a form or JSON may send as three or more
-HANDED_ON = ("x-forwarded-for", "forwarded", "via")
+PROXY_HEADERS = ("x-forwarded-for", "forwarded", "via")
 A_YEAR = "max-age=31536000"
 
 PAGE_POLICY = (
@@ -69,9 +69,9 @@ class Guard:
             return
         request = Request(scope)
         known = _cookie(request)
-        fresh = None if known else secrets.token_urlsafe(32)
-        scope.setdefault("state", {})["csrf_token"] = known or fresh
-        answering = _Answering(send, scope, fresh)
+        new_token = None if known else secrets.token_urlsafe(32)
+        scope.setdefault("state", {})["csrf_token"] = known or new_token
+        answering = _AnswerHeaders(send, scope, new_token)
         try:
             self._check(request)
             limit = self.limit(request)
@@ -80,7 +80,7 @@ class Guard:
             await answer(request, STATUS[error.what], error.what, str(error))(scope, receive, answering.send)
             return
         try:
-            await self.app(scope, _counted(receive, limit), answering.send)
+            await self.app(scope, _limited(receive, limit), answering.send)
         except Exception:
             if not answering.begun:
                 words = f"Something failed inside the service. Its log says more under {_request_id(scope)}."
@@ -89,7 +89,7 @@ class Guard:
 
     def _check(self, request: Request) -> None:
         self._check_host(host_of(request.headers.get("host", "")))
-        if not self.settings.accounts and any(name in request.headers for name in HANDED_ON):
+        if not self.settings.accounts and any(name in request.headers for name in PROXY_HEADERS):
             raise ApiError(
                 "forbidden",
                 "The request came through a proxy, so others than this machine could reach this service, which has no "
@@ -167,7 +167,7 @@ def _check_length(headers: Headers, limit: int) -> None:
         raise ApiError("too-large", f"The request is larger than {size_text(limit)}, which is the most that is taken.")
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
+def _limited(receive: Receive, limit: int) -> Receive:
     """Receive at most so many bytes, whatever the request says about its length."""
     size = 0
 
@@ -191,11 +191,11 @@ def _cookie(request: Request) -> str | None:
     return cookie.value if cookie is not None and 20 <= len(cookie.value) <= 100 else None
 
 
-class _Answering:
+class _AnswerHeaders:
     """An answer on its way out, which gets its headers; `begun` as soon as some of it is sent."""
 
-    def __init__(self, send: Send, scope: Scope, fresh: str | None) -> None:
-        self._send, self._scope, self._fresh, self.begun = send, scope, fresh, False
+    def __init__(self, send: Send, scope: Scope, new_token: str | None) -> None:
+        self._send, self._scope, self._new_token, self.begun = send, scope, new_token, False
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -212,8 +212,8 @@ class _Answering:
         if self._scope["scheme"] == "https" and host not in LOCAL_NAMES:  # else all that this machine serves had to
             headers.setdefault("Strict-Transport-Security", A_YEAR)
         # Somebody who has signed in has a token of that sign-in, and needs no cookie for it.
-        is_used = self._fresh is not None and self._scope["state"]["csrf_token"] == self._fresh
+        is_used = self._new_token is not None and self._scope["state"]["csrf_token"] == self._new_token
         if is_used and headers.get("content-type", "").startswith("text/html"):
             secure = is_secure(Request(self._scope))
             rest = "; Path=/; HttpOnly; SameSite=Strict" + ("; Secure" if secure else "")
-            headers.append("Set-Cookie", f"{cookie_name(COOKIE, secure)}={self._fresh}{rest}")
+            headers.append("Set-Cookie", f"{cookie_name(COOKIE, secure)}={self._new_token}{rest}")

@@ -24,13 +24,14 @@ from evenhand.service.api.access import Who, rule_of
 from evenhand.service.api.caller import Caller
 from evenhand.service.api.errors import ApiError, NoProjectError, ProjectChangedError
 from evenhand.service.api.guard import FILE_PATHS, SAFE_METHODS, SCHEMA_PATHS, cookie_name, is_form, is_secure
-from evenhand.service.settings import DEFAULT_PROJECT, Service
+from evenhand.service.settings import Service
 from evenhand.service.storage.accounts import Accounts
-from evenhand.service.storage.projects import Person, Role
+from evenhand.service.storage.projects import DEFAULT_PROJECT, Person, Role
+from evenhand.service.storage.uploads import LONGEST_SCHEMA
 
 SESSION = "evenhand_session"
 LONGEST_SECRET = 200
-LACKING = {
+MISSING_ROLE = {
     "auditor": "You may look at this project but not change it. Ask an admin to make you an auditor of it.",
     "admin": "Only admins of this service may do this.",
 }
@@ -40,13 +41,13 @@ async def identify(request: Request) -> None:
     """Check who may do what, once for a request; in a thread only where the database has to be asked."""
     if getattr(request.state, "is_checked", False):
         return
-    if request.app.state.service.settings.accounts and not _is_anybodys(request):
+    if request.app.state.service.settings.accounts and not _is_open(request):
         await run_in_threadpool(check_access, request)
     else:
         check_access(request)
 
 
-def _is_anybodys(request: Request) -> bool:
+def _is_open(request: Request) -> bool:
     """Whether a request is open to all and says nothing of who sends it, so that nobody has to be looked up."""
     rule = rule_of(request)
     return rule is not None and rule.who == "open" and _bearer(request) is None and session_of(request) is None
@@ -65,7 +66,7 @@ def check_access(request: Request, *, touch: bool = True) -> None:
     if rule is None:
         raise ApiError("forbidden", "Nobody has said who may use this address.")
     try:
-        request.state.caller = caller = _identified(service, request, touch)
+        request.state.caller = caller = _find_caller(service, request, touch)
     except ApiError:
         if rule.who != "open":
             raise
@@ -89,10 +90,10 @@ def _check(caller: Caller, who: Who) -> None:
         raise NoProjectError("You are a member of no project yet. Ask an admin of this service to add you to one.")
     wanted: Role = "admin" if who == "admin, signed in" else who
     if not caller.may(wanted):
-        raise ApiError("forbidden", LACKING[wanted])
+        raise ApiError("forbidden", MISSING_ROLE[wanted])
 
 
-def _identified(service: Service, request: Request, touch: bool) -> Caller:
+def _find_caller(service: Service, request: Request, touch: bool) -> Caller:
     """Who asks. A token counts more than a cookie: a program says on purpose what it sends."""
     if (secret := _bearer(request)) is not None:
         known = service.accounts.by_token(secret) if len(secret) <= LONGEST_SECRET else None
@@ -175,7 +176,6 @@ FIELD, HEADER = "csrf", "x-csrf-token"
 MOST_FILES = 2  # a model and its description
 MOST_FIELDS = 6000  # a table may have 5,000 columns, each with a box to tick
 LONGEST_FIELD = 1 << 16
-LONGEST_SCHEMA = 4 << 20
 IN_ANY_PROJECT = ("/project", "/sign-in", "/sign-out")
 
 

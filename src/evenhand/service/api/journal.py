@@ -143,7 +143,7 @@ AN_ID = re.compile(r"\b[0-9a-f]{32}\b")
 LONGEST_SUBJECT = 200
 
 
-class Record:
+class ActionLog:
     """Notes what was done as soon as a route says that it was done, before the answer leaves."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -154,11 +154,11 @@ class Record:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        passing = _Passing(scope, receive, send)
+        passing = _LoggedRequest(scope, receive, send)
         await self.app(scope, passing.receive, passing.send)
 
 
-class _Passing:
+class _LoggedRequest:
     """One request and its answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,9 +13,10 @@ from evenhand.data.dataset import load_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import ChangedSetting, ComparedRuns, Figure, JsonBody, Paged, RunAnswer, run_answer
-from evenhand.service.api.caller import ID, After, Caller, CurrentCaller, Id, Limit, page_of, read_cursor
+from evenhand.service.api.caller import After, Caller, CurrentCaller, Id, Limit, page_of, read_cursor
 from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.requests import (
+    ID,
     NOUNS,
     AuditRequest,
     Kind,
@@ -26,6 +27,7 @@ from evenhand.service.requests import (
     request_of,
     title_of,
 )
+from evenhand.service.storage.log import one_line
 from evenhand.service.storage.runs import State
 from evenhand.service.storage.tables import Run
 
@@ -40,7 +42,7 @@ def create_run(caller: Caller, kind: str, request: Request, title: str | None = 
     schema.protected_indices(protected)
     schema.compared_within(request.within, protected)
     model = _model(caller, request)
-    title = _printable(title) or title_of(kind, request, data, model)
+    title = one_line(title or "") or title_of(kind, request, data, model)
     config = request.model_dump(mode="json")
 
     def hold(session: Session) -> None:
@@ -89,11 +91,6 @@ def audit_settings(caller: Caller, run_id: str, kind: str) -> tuple[Run, dict[st
 
 def _asker(caller: Caller) -> str | None:
     return None if caller.person is None else caller.person.name
-
-
-def _printable(title: str | None) -> str:
-    """A title on one line, without characters that a database or a page could stumble over."""
-    return " ".join("".join(letter if letter.isprintable() else " " for letter in title or "").split())
 
 
 def _data(caller: Caller, request: Request, parent: Run | None) -> tuple[Schema, str | None, str]:
@@ -229,8 +226,8 @@ def list_runs(
 @router.get("/compare", summary="Compare two runs")
 def compare_runs(
     caller: CurrentCaller,
-    a: Annotated[str, Query(pattern=f"^{ID}$", description="The id of a run.")],
-    b: Annotated[str, Query(pattern=f"^{ID}$", description="The id of another.")],
+    a: Annotated[str, Query(pattern=f"^{ID.pattern}$", description="The id of a run.")],
+    b: Annotated[str, Query(pattern=f"^{ID.pattern}$", description="The id of another.")],
 ) -> ComparedRuns:
     """The settings in which they differ, and their figures side by side."""
     return compare(caller.run(a), caller.run(b), whole=caller.may("admin"))

@@ -28,11 +28,11 @@ from evenhand.service.api.caller import After, Caller, CurrentCaller, Id, Limit,
 from evenhand.service.api.errors import ApiError, documented
 from evenhand.service.api.guard import is_form
 from evenhand.service.storage.tables import DataFile, ModelFile
-from evenhand.service.storage.uploads import TooLargeError, Upload, check_schema, size_text
+from evenhand.service.storage.uploads import LONGEST_SCHEMA, TooLargeError, Upload, check_schema, size_text
 
 PIECE = 1 << 20
-Kept = TypeVar("Kept", DataFile, ModelFile)
-Keep = Callable[[str, Any, str], Kept]  # name, stream and file name
+Stored = TypeVar("Stored", DataFile, ModelFile)
+Store = Callable[[str, Any, str], Stored]  # name, stream and file name
 BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -60,12 +60,12 @@ def check_description_size(content: bytes, most: int) -> None:
         raise TooLargeError(f"The description is larger than {size_text(most)}, which is the most that is taken.")
 
 
-async def kept(
-    request: Request, caller: Caller, name: str | None, filename: str | None, limit: int, keep: Keep[Kept]
-) -> Kept:
+async def receive_file(
+    request: Request, caller: Caller, name: str | None, filename: str | None, limit: int, store: Store[Stored]
+) -> Stored:
     """Receive a file, piece by piece, and keep it; nothing is left of one that is refused or cut off."""
     if is_form(request):
-        return await _from_form(request, name, filename, keep)
+        return await _from_form(request, name, filename, store)
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/octet-stream":
         raise ApiError("wrong-type", "Send the file as application/octet-stream, or in a form.")
     if not filename:
@@ -73,19 +73,19 @@ async def kept(
     upload = await run_in_threadpool(caller.service.assets.receive, limit)
     try:
         await _receive(request, upload)
-        return await run_in_threadpool(keep, name or filename, upload, filename)
+        return await run_in_threadpool(store, name or filename, upload, filename)
     except BaseException:
         upload.abandon()
         raise
 
 
-async def _from_form(request: Request, name: str | None, filename: str | None, keep: Keep[Kept]) -> Kept:
+async def _from_form(request: Request, name: str | None, filename: str | None, store: Store[Stored]) -> Stored:
     form = await request.form()
     file, said = form.get("file"), form.get("name")
     if not isinstance(file, UploadFile) or not file.filename:
         raise ApiError("invalid", "The form has no file. Choose one.")
     given = said if isinstance(said, str) and said.strip() else file.filename
-    return await run_in_threadpool(keep, name or given, file.file, filename or file.filename)
+    return await run_in_threadpool(store, name or given, file.file, filename or file.filename)
 
 
 async def _receive(request: Request, upload: Upload) -> None:
@@ -122,7 +122,7 @@ class Inferring(JsonBody):
 class SchemaText(JsonBody):
     """A schema that somebody wrote or corrected."""
 
-    text: str = Field(max_length=4 << 20, description="TOML.")
+    text: str = Field(max_length=LONGEST_SCHEMA, description="TOML.")
 
 
 @data_router.get("/builtin", summary="List the data sets that come with the package")
@@ -152,10 +152,10 @@ async def add_dataset(
     """The file is the body of the request, or a field `file` of a form. It is counted and hashed on the way."""
     service, limit = caller.service, caller.service.settings.upload_limit
 
-    def keep(name: str, stream: Any, filename: str) -> DataFile:
+    def store(name: str, stream: Any, filename: str) -> DataFile:
         return service.assets.add_dataset(caller.project, name, stream, filename, limit)
 
-    entry = await kept(request, caller, name, filename, limit, keep)
+    entry = await receive_file(request, caller, name, filename, limit, store)
     request.app.state.metrics.uploaded.labels("table").inc(entry.size)
     return dataset_answer(entry)
 
@@ -282,10 +282,10 @@ async def add_model(
     service, limit = caller.service, caller.service.settings.model_limit
     description = await _description(request, caller.service.settings.max_request)
 
-    def keep(name: str, stream: Any, filename: str) -> ModelFile:
+    def store(name: str, stream: Any, filename: str) -> ModelFile:
         return service.assets.add_model(caller.project, name, stream, filename, limit, description)
 
-    entry = await kept(request, caller, name, filename, limit, keep)
+    entry = await receive_file(request, caller, name, filename, limit, store)
     request.app.state.metrics.uploaded.labels("model").inc(entry.size)
     return _model_answer(caller, entry)
 

@@ -7,7 +7,7 @@ from anyio import to_thread
 from fastapi import Query, Request, Response
 
 from evenhand.errors import EvenhandError
-from evenhand.service.api.caller import tell
+from evenhand.service.api.caller import log_details
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.identity import address_of, forget, remember, session_of
 from evenhand.service.pages.forms import Form, field_of
@@ -31,14 +31,14 @@ def local_path(address: str) -> str:
 
 
 @pages.get("/sign-in")
-def ask(view: CurrentView, then: Annotated[str, Query(alias="next", max_length=LONGEST)] = "") -> Response:
+def show_sign_in(view: CurrentView, then: Annotated[str, Query(alias="next", max_length=LONGEST)] = "") -> Response:
     """The form."""
     if view.caller.person is not None or view.caller.may("viewer"):
         return redirect(local_path(then))
-    return _asking(view, local_path(then))
+    return _sign_in_page(view, local_path(then))
 
 
-def _asking(view: View, then: str, name: str = "", error: SignInRefused | None = None) -> Response:
+def _sign_in_page(view: View, then: str, name: str = "", error: SignInRefused | None = None) -> Response:
     status = 200 if error is None else 429 if isinstance(error, TooManyTries) else 403
     response = view.page("sign_in", status=status, then=then, name=name, error=str(error or ""))
     if isinstance(error, TooManyTries):
@@ -55,14 +55,14 @@ async def sign_in(request: Request, view: CurrentView, form: Form) -> Response:
     password, accounts = form.get("password"), view.service.accounts
     given = password if isinstance(password, str) else ""
     # Passwords are looked at one after the other: those that wait must not hold the threads of everybody else.
-    in_turn = request.app.state.signing_in
+    queue = request.app.state.signing_in
     try:
-        if in_turn.statistics().tasks_waiting >= MOST_WAITING:
+        if queue.statistics().tasks_waiting >= MOST_WAITING:
             raise TooBusy
-        secret = await to_thread.run_sync(accounts.sign_in, name, given, address_of(request), limiter=in_turn)
+        secret = await to_thread.run_sync(accounts.sign_in, name, given, address_of(request), limiter=queue)
     except SignInRefused as error:
         refused = error
-        return await to_thread.run_sync(lambda: _asking(view, then, name, refused))
+        return await to_thread.run_sync(lambda: _sign_in_page(view, then, name, refused))
     if (before := session_of(request)) is not None:
         await to_thread.run_sync(accounts.sign_out, before)
     response = redirect(then)
@@ -92,7 +92,7 @@ USUAL_DAYS = 90
 CHANGED = "/account?changed=password"
 
 
-def person_here(view: View) -> Person:
+def signed_in_person(view: View) -> Person:
     """The one who has signed in; without accounts there is nobody."""
     if view.caller.person is None:
         raise ApiError("not-found", "This service has no accounts: only this machine can reach it.")
@@ -114,7 +114,7 @@ def token_rows(accounts: Accounts, person: Person, names: dict[str, str]) -> lis
     ]
 
 
-def about_token(accounts: Accounts, person: Person, token_id: str) -> dict[str, Any]:
+def token_details(accounts: Accounts, person: Person, token_id: str) -> dict[str, Any]:
     """What the log says about a token that is revoked."""
     found = next((token for token in accounts.tokens(person) if token.id == token_id), None)
     return {"subject": token_id} | ({} if found is None else {"project": found.project, "name": found.name})
@@ -130,7 +130,7 @@ def show(view: CurrentView, changed: str = "") -> Response:
 
 
 def _page(view: View, **values: Any) -> Response:
-    person, accounts = person_here(view), view.service.accounts
+    person, accounts = signed_in_person(view), view.service.accounts
     roles = accounts.projects_of(person)
     usual = {"errors": {}, "said": "", "secret": None, "form": {"name": "", "days": USUAL_DAYS, "role": "viewer"}}
     values = usual | values
@@ -143,7 +143,7 @@ def _page(view: View, **values: Any) -> Response:
 @pages.post("/account/password")
 def change_password(request: Request, view: CurrentView, form: Form) -> Response:
     """Change one's own password, with the one before it; every other browser has to sign in again."""
-    person, accounts, address = person_here(view), view.service.accounts, address_of(request)
+    person, accounts, address = signed_in_person(view), view.service.accounts, address_of(request)
     before, new, again = (str(form.get(name) or "") for name in ("password", "new", "again"))
     if new != again:
         return _page(view, errors={"again": "The two new passwords differ."})
@@ -168,7 +168,7 @@ def add_token(request: Request, view: CurrentView, form: Form) -> Response:
 
     The password is asked for: a browser that was left open must not become a key that works for a year.
     """
-    person = person_here(view)
+    person = signed_in_person(view)
     project, role = field_of(form, "project"), field_of(form, "role")
     name, days = field_of(form, "name"), field_of(form, "days")
     kept = {"name": name, "days": days, "role": role, "project": project}
@@ -184,13 +184,13 @@ def add_token(request: Request, view: CurrentView, form: Form) -> Response:
         token, secret = view.service.accounts.add_token(person, project, cast("Role", role), name, int(days))
     except EvenhandError as error:
         return _page(view, errors={"token-name": str(error)}, form=kept)
-    tell(request, subject=token.id, project=token.project, role=token.role, days=int(days), name=token.name)
+    log_details(request, subject=token.id, project=token.project, role=token.role, days=int(days), name=token.name)
     return _page(view, secret=secret, said=f"The token “{token.name}” was made.")
 
 
 @pages.post("/account/tokens/{token_id}/revoke")
 def revoke_token(request: Request, view: CurrentView, token_id: str) -> Response:
     """Let a token of one's own work no more."""
-    tell(request, **about_token(view.service.accounts, person_here(view), token_id))
-    view.service.accounts.revoke_token(token_id, person_here(view))
+    log_details(request, **token_details(view.service.accounts, signed_in_person(view), token_id))
+    view.service.accounts.revoke_token(token_id, signed_in_person(view))
     return redirect("/account#tokens")

@@ -8,13 +8,12 @@ from fastapi import Request, Response
 
 from evenhand.errors import EvenhandError
 from evenhand.service.api.access import ACTIONS
-from evenhand.service.api.caller import tell
+from evenhand.service.api.caller import log_details
 from evenhand.service.api.errors import errors_as
-from evenhand.service.pages.account import about_token, person_here, token_rows
+from evenhand.service.pages.account import signed_in_person, token_details, token_rows
 from evenhand.service.pages.forms import Form, field_of
 from evenhand.service.pages.view import CurrentView, Deletion, View, link, redirect, router
-from evenhand.service.settings import DEFAULT_PROJECT
-from evenhand.service.storage.projects import person_of
+from evenhand.service.storage.projects import DEFAULT_PROJECT, person_of
 from evenhand.service.storage.tables import Project, User
 
 USERS = "/admin/users"
@@ -23,7 +22,7 @@ Given = Literal["viewer", "auditor"]
 pages = router()
 
 
-def given_role(form: Any) -> Given | None:
+def chosen_role(form: Any) -> Given | None:
     """The role that a form chose; empty: none. What is no role is refused by the storage."""
     return cast("Given", field_of(form, "role")) or None
 
@@ -35,7 +34,7 @@ def users(view: CurrentView) -> Response:
 
 
 def _users(view: View, **values: Any) -> Response:
-    person_here(view)
+    signed_in_person(view)
     values = {"errors": {}, "form": {"name": "", "project": DEFAULT_PROJECT, "role": ""}} | values
     return view.page(
         "admin_users", section=USERS, status=400 if values["errors"] else 200, users=view.service.accounts.users(),
@@ -46,8 +45,8 @@ def _users(view: View, **values: Any) -> Response:
 @pages.post("/admin/users")
 def add_user(request: Request, view: CurrentView, form: Form) -> Response:
     """Make a user, with a role in a project if one is chosen."""
-    person_here(view)
-    name, project, role = field_of(form, "name"), field_of(form, "project"), given_role(form)
+    signed_in_person(view)
+    name, project, role = field_of(form, "name"), field_of(form, "project"), chosen_role(form)
     kept = {"name": name, "project": project, "role": role or ""}
     try:
         if role is not None:
@@ -59,7 +58,7 @@ def add_user(request: Request, view: CurrentView, form: Form) -> Response:
     if role is not None:
         view.service.accounts.set_role(made.name, project, role)
     given = {} if role is None else {"role": role}
-    tell(request, subject=made.name, project=None if role is None else project, admin=made.admin, **given)
+    log_details(request, subject=made.name, project=None if role is None else project, admin=made.admin, **given)
     return redirect(f"{USERS}/{quote(made.name)}")
 
 
@@ -81,7 +80,7 @@ def _user(view: View, name: str, errors: dict[str, str] | None = None) -> Respon
 
 
 def _found_user(view: View, name: str) -> User:
-    person_here(view)
+    signed_in_person(view)
     with errors_as("not-found"):
         return view.service.accounts.user(name)
 
@@ -105,7 +104,7 @@ def change_user(request: Request, view: CurrentView, form: Form, name: str) -> R
     except EvenhandError as error:
         return _user(view, name, {"": str(error)})
     changed: dict[str, Any] = {what: value}
-    tell(request, subject=found.name, **changed)
+    log_details(request, subject=found.name, **changed)
     return redirect(f"{USERS}/{quote(found.name)}")
 
 
@@ -117,19 +116,19 @@ def set_password(request: Request, view: CurrentView, form: Form, name: str) -> 
         view.service.accounts.set_password(found.name, str(form.get("password") or ""))
     except EvenhandError as error:
         return _user(view, name, {"password": str(error)})
-    tell(request, subject=found.name, password="set")
+    log_details(request, subject=found.name, password="set")
     return redirect(f"{USERS}/{quote(found.name)}")
 
 
 @pages.post("/admin/users/{name}/role")
 def set_role_of_user(request: Request, view: CurrentView, form: Form, name: str) -> Response:
     """Say what a user may do in a project."""
-    found, project, role = _found_user(view, name), field_of(form, "project"), given_role(form)
+    found, project, role = _found_user(view, name), field_of(form, "project"), chosen_role(form)
     try:
         view.service.accounts.set_role(found.name, project, role)
     except EvenhandError as error:
         return _user(view, name, {"project": str(error)})
-    tell(request, subject=found.name, project=project, role=role or "none")
+    log_details(request, subject=found.name, project=project, role=role or "none")
     return redirect(f"{USERS}/{quote(found.name)}#roles")
 
 
@@ -137,7 +136,7 @@ def set_role_of_user(request: Request, view: CurrentView, form: Form, name: str)
 def revoke_token(request: Request, view: CurrentView, name: str, token_id: str) -> Response:
     """Let a user's token work no more."""
     accounts, person = view.service.accounts, person_of(_found_user(view, name))
-    tell(request, **about_token(accounts, person, token_id) | {"of": person.name})
+    log_details(request, **token_details(accounts, person, token_id) | {"of": person.name})
     with errors_as("not-found"):
         accounts.revoke_token(token_id, person)
     return redirect(f"{USERS}/{quote(name)}#tokens")
@@ -172,7 +171,7 @@ def projects(view: CurrentView) -> Response:
 
 
 def _projects(view: View, errors: dict[str, str] | None = None, name: str = "") -> Response:
-    person_here(view)
+    signed_in_person(view)
     return view.page(
         "admin_projects", section=PROJECTS, status=400 if errors else 200, projects=view.service.projects.all(),
         errors=errors or {}, name=name,
@@ -182,12 +181,12 @@ def _projects(view: View, errors: dict[str, str] | None = None, name: str = "") 
 @pages.post("/admin/projects")
 def add_project(request: Request, view: CurrentView, form: Form) -> Response:
     """Make a project."""
-    person_here(view)
+    signed_in_person(view)
     try:
         made = view.service.projects.add(field_of(form, "name"))
     except EvenhandError as error:
         return _projects(view, {"name": str(error)}, field_of(form, "name"))
-    tell(request, subject=made.id, project=made.id, name=made.name)
+    log_details(request, subject=made.id, project=made.id, name=made.name)
     return redirect(f"{PROJECTS}/{made.id}")
 
 
@@ -209,7 +208,7 @@ def _project(view: View, found: Project, errors: dict[str, str] | None = None, n
 
 
 def _found_project(view: View, project_id: str) -> Project:
-    person_here(view)
+    signed_in_person(view)
     with errors_as("not-found"):
         return view.service.projects.get(project_id)
 
@@ -222,19 +221,19 @@ def rename_project(request: Request, view: CurrentView, form: Form, project_id: 
         view.service.projects.rename(found.id, name)
     except EvenhandError as error:
         return _project(view, found, {"name": str(error)}, name)
-    tell(request, subject=found.id, project=found.id, before=found.name, name=name)
+    log_details(request, subject=found.id, project=found.id, before=found.name, name=name)
     return redirect(f"{PROJECTS}/{quote(found.id)}")
 
 
 @pages.post("/admin/projects/{project_id}/role")
 def set_role_in_project(request: Request, view: CurrentView, form: Form, project_id: str) -> Response:
     """Say what a user may do in the project."""
-    found, user, role = _found_project(view, project_id), field_of(form, "user"), given_role(form)
+    found, user, role = _found_project(view, project_id), field_of(form, "user"), chosen_role(form)
     try:
         view.service.accounts.set_role(user, found.id, role)
     except EvenhandError as error:
         return _project(view, found, {"user": str(error)})
-    tell(request, subject=user, project=found.id, role=role or "none")
+    log_details(request, subject=user, project=found.id, role=role or "none")
     return redirect(f"{PROJECTS}/{quote(found.id)}#members")
 
 
@@ -248,7 +247,7 @@ def ask_to_delete_project(view: CurrentView, project_id: str) -> Response:
 def delete_project(request: Request, view: CurrentView, project_id: str) -> Response:
     """Delete a project and all that is in it."""
     found = _found_project(view, project_id)
-    tell(request, subject=found.id, project=found.id, name=found.name)
+    log_details(request, subject=found.id, project=found.id, name=found.name)
     return _project_deletion(found).do(view, lambda: view.service.projects.delete(found.id))
 
 

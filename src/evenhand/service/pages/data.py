@@ -16,6 +16,7 @@ from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import file_name
 from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.api.table_tasks import ask
+from evenhand.service.commands import TERMINAL
 from evenhand.service.requests import is_id
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.tables import DataFile, Run
@@ -118,9 +119,6 @@ def _is_as_wanted(text: str, protected: set[str], favourable: str | None) -> boo
 
 def _refuse() -> str:
     raise EvenhandError("This schema is written in a way that ticks cannot change. Change it in its text below.")
-
-
-TERMINAL = "terminal"  # in the configuration of a run whose data and model are as a command line named them
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from evenhand.service.storage.passwords import (
     check_new_password,
     check_tries,
     checked_name,
-    hashed,
-    in_turn,
+    hash_of,
     is_outdated,
     matches,
     note_try,
+    one_at_a_time,
     plain_name,
 )
 from evenhand.service.storage.projects import (
@@ -43,10 +43,10 @@ from evenhand.service.storage.projects import (
 )
 from evenhand.service.storage.tables import Member, Project, SignIn, Token, User
 
-GIVEN = ("viewer", "auditor")  # roles in a project; an admin is one everywhere
-HERE = User.admin & ~User.disabled
-LONGEST_USE = timedelta(hours=12)
-LONGEST_PAUSE = timedelta(hours=2)
+PROJECT_ROLES = ("viewer", "auditor")  # roles in a project; an admin is one everywhere
+ACTIVE_ADMIN = User.admin & ~User.disabled
+SIGN_IN_LASTS = timedelta(hours=12)
+UNUSED_SIGN_IN_LASTS = timedelta(hours=2)
 SEEN_EVERY = timedelta(minutes=1)  # a write for every request would be too many
 BEGINNING = "evh_"  # so that a token is known for one, wherever it turns up
 MOST_DAYS = 366
@@ -67,13 +67,13 @@ class Accounts:
     def has_admin(self) -> bool:
         """Whether there is an admin who can sign in."""
         with self.database.reading() as session:
-            return bool(session.scalar(select(exists().where(HERE))))
+            return bool(session.scalar(select(exists().where(ACTIVE_ADMIN))))
 
     def add_user(self, name: str, password: str, *, admin: bool = False) -> Person:
         """A new user, who may do nothing yet unless they are an admin."""
         name = checked_name(name)
         check_new_password(name, password)
-        stored = hashed(password)
+        stored = hash_of(password)
         try:
             with self.database.writing() as session:
                 user = User(id=uuid.uuid4().hex, name=name, password=stored, admin=admin, disabled=False)
@@ -96,35 +96,35 @@ class Accounts:
     def set_password(self, name: str, password: str) -> None:
         """Change a password. Whoever knew the old one is out: sign-ins end, and all tokens are revoked."""
         check_new_password(name, password)
-        stored = hashed(password)
+        stored = hash_of(password)
         with self.database.writing() as session:
             user = found_user(session, name, locked=True)
             user.password = stored
-            self._shut_out(session, user)
+            self._end_access(session, user)
 
     def set_admin(self, name: str, admin: bool) -> None:
         """Let a user do everything everywhere, or not any more."""
         with self.database.writing() as session:
-            user = _found_unless_last(session, name) if not admin else found_user(session, name, locked=True)
+            user = _user_unless_last_admin(session, name) if not admin else found_user(session, name, locked=True)
             user.admin = admin
 
     def set_disabled(self, name: str, disabled: bool) -> None:
         """Keep a user out, or let them in again. Being kept out ends their sign-ins and revokes all their tokens."""
         with self.database.writing() as session:
-            user = _found_unless_last(session, name) if disabled else found_user(session, name, locked=True)
+            user = _user_unless_last_admin(session, name) if disabled else found_user(session, name, locked=True)
             user.disabled = disabled
             if disabled:
-                self._shut_out(session, user)
+                self._end_access(session, user)
 
     def delete_user(self, name: str) -> None:
         """Delete a user, with roles, sign-ins and tokens. What they made stays, and so does the log."""
         with self.database.writing() as session:
-            session.delete(_found_unless_last(session, name))
+            session.delete(_user_unless_last_admin(session, name))
 
     def set_role(self, name: str, project_id: str, role: Literal["viewer", "auditor"] | None) -> None:
         """Say what a user may do in a project; None: nothing."""
-        if role is not None and role not in GIVEN:
-            raise unknown_name("role in a project", role, GIVEN)
+        if role is not None and role not in PROJECT_ROLES:
+            raise unknown_name("role in a project", role, PROJECT_ROLES)
         with self.database.writing() as session:
             project = found_project(session, project_id)
             hold_project(session, project.id)
@@ -157,17 +157,17 @@ class Accounts:
 
     def sign_in(self, name: str, password: str, address: str | None) -> str:
         """The secret that stands for the user from now on, for a cookie."""
-        proven = self._proven(name, password, address)
-        better = hashed(password) if is_outdated(proven.password) else None
+        proven = self._user_with_password(name, password, address)
+        better = hash_of(password) if is_outdated(proven.password) else None
         secret = secrets.token_urlsafe(32)
         with self.database.writing() as session:
             now = self.database.now(session)
             user = session.get(User, proven.id, with_for_update=True)
             if user is None or user.disabled or user.password != proven.password:  # changed at this very moment
-                raise _refused()
+                raise _wrong_password()
             user.password = better or user.password
-            session.execute(delete(SignIn).where(or_(SignIn.expires <= now, SignIn.seen <= now - LONGEST_PAUSE)))
-            session.add(SignIn(digest=digest(secret), user=user.id, created=now, seen=now, expires=now + LONGEST_USE))
+            session.execute(delete(SignIn).where(or_(SignIn.expires <= now, SignIn.seen <= now - UNUSED_SIGN_IN_LASTS)))
+            session.add(SignIn(digest=digest(secret), user=user.id, created=now, seen=now, expires=now + SIGN_IN_LASTS))
             note_try(session, now, SIGNED_IN, user.name, address)
         return secret
 
@@ -175,7 +175,7 @@ class Accounts:
         """Whose secret this is, if it still counts. Without `touch` that it was asked for counts as no use of it."""
         with self.database.reading() as session:
             now = self.database.now(session)
-            found = _valid(session, secret, now)
+            found = _valid_sign_in(session, secret, now)
         if found is None:
             return None
         user, entry = found
@@ -193,7 +193,7 @@ class Accounts:
     def choose_project(self, secret: str, project_id: str) -> None:
         """Remember which project is looked at in this browser."""
         with self.database.writing() as session:
-            found = _valid(session, secret, self.database.now(session))
+            found = _valid_sign_in(session, secret, self.database.now(session))
             if found is None:
                 raise SignInRefused("You are not signed in any more. Sign in again.")
             user, entry = found
@@ -204,14 +204,14 @@ class Accounts:
 
     def check_password(self, name: str, password: str, address: str | None) -> None:
         """Refuse a wrong password of somebody who is signed in, with the same limits as `sign_in`."""
-        self._proven(name, password, address)
+        self._user_with_password(name, password, address)
 
-    def _proven(self, name: str, password: str, address: str | None) -> User:
+    def _user_with_password(self, name: str, password: str, address: str | None) -> User:
         """The user whose password it is. Wrong tries are noted, and limited."""
         name = plain_name(name)
         # What cannot be a name is not kept: people type their password into the wrong field.
         tried = name if NAME.fullmatch(name) else None
-        with in_turn():
+        with one_at_a_time():
             with self.database.reading() as session:
                 check_tries(session, self.database.now(session), tried, address)
                 user = user_or_none(session, name)
@@ -220,11 +220,11 @@ class Accounts:
                 return user
             with self.database.writing() as session:
                 note_try(session, self.database.now(session), REFUSED, tried, address)
-        raise _refused()
+        raise _wrong_password()
 
     def add_token(self, person: Person, project_id: str, role: Role, name: str, days: int) -> tuple[Token, str]:
         """A new token and its secret, which cannot be shown again."""
-        role, name = checked_role(role), _checked_name(name)
+        role, name = checked_role(role), _token_name(name)
         if not 1 <= days <= MOST_DAYS:
             raise EvenhandError(f"A token cannot be valid for {days} days. Choose 1 to {MOST_DAYS}.")
         secret = BEGINNING + secrets.token_urlsafe(32)
@@ -279,7 +279,7 @@ class Accounts:
             token.used = now
         return person_of(user), token, lower_of(checked_role(token.role), own)
 
-    def _shut_out(self, session: Session, user: User) -> None:
+    def _end_access(self, session: Session, user: User) -> None:
         """Let nothing count any more that was had with the password; who has to go on makes new tokens."""
         session.execute(delete(SignIn).where(SignIn.user == user.id))
         working = update(Token).where(Token.user == user.id, Token.revoked.is_(None))
@@ -302,12 +302,12 @@ def user_or_none(session: Session, name: str, *, locked: bool = False) -> User |
     return session.scalar(wanted.with_for_update() if locked else wanted)
 
 
-def _found_unless_last(session: Session, name: str) -> User:
+def _user_unless_last_admin(session: Session, name: str) -> User:
     """A user who is about to lose what an admin has; the last admin who can sign in is refused.
 
     All admins are locked, in one order: of two that are demoted at the same moment, the second one sees the first.
     """
-    admins = list(session.scalars(select(User).where(HERE).order_by(User.id).with_for_update()))
+    admins = list(session.scalars(select(User).where(ACTIVE_ADMIN).order_by(User.id).with_for_update()))
     user = found_user(session, name, locked=True)
     if [admin.id for admin in admins] == [user.id]:
         raise EvenhandError(f"'{user.name}' is the last admin. Make another user an admin first.")
@@ -319,19 +319,19 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _refused() -> SignInRefused:
+def _wrong_password() -> SignInRefused:
     return SignInRefused("The name or the password is wrong.")
 
 
-def _valid(session: Session, secret: str, now: datetime) -> tuple[User, SignIn] | None:
+def _valid_sign_in(session: Session, secret: str, now: datetime) -> tuple[User, SignIn] | None:
     wanted = select(User, SignIn).join(SignIn, SignIn.user == User.id).where(SignIn.digest == digest(secret))
     row = session.execute(wanted).one_or_none()
-    if row is None or row.User.disabled or row.SignIn.expires <= now or row.SignIn.seen <= now - LONGEST_PAUSE:
+    if row is None or row.User.disabled or row.SignIn.expires <= now or row.SignIn.seen <= now - UNUSED_SIGN_IN_LASTS:
         return None
     return row.User, row.SignIn
 
 
-def _checked_name(name: str) -> str:
+def _token_name(name: str) -> str:
     shown = one_line(name)
     if not 1 <= len(shown) <= LONGEST_NAME:
         raise EvenhandError(f"A token needs a name of 1 to {LONGEST_NAME} characters, so that it can be known again.")

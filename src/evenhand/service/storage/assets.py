@@ -12,6 +12,7 @@ from evenhand.errors import EvenhandError
 from evenhand.service.requests import is_id
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.home import Home
+from evenhand.service.storage.log import one_line
 from evenhand.service.storage.projects import hold_project
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import DataFile, ModelFile, Run
@@ -24,7 +25,7 @@ from evenhand.service.storage.uploads import (
     check_table,
     data_file,
     model_file,
-    received,
+    receive_all,
 )
 
 Source = Upload | IO[bytes] | Iterable[bytes]
@@ -50,7 +51,7 @@ class Assets:
 
     def add_dataset(self, project: str, name: str, stream: Source, filename: str, limit: int) -> DataFile:
         """Keep a table. Of `filename` only the suffix is used."""
-        upload = received(self.home, stream, limit)
+        upload = receive_all(self.home, stream, limit)
         try:
             path = upload.finish(data_file(filename))
             rows = check_table(path, limit)
@@ -64,7 +65,7 @@ class Assets:
         self, project: str, name: str, stream: Source, filename: str, limit: int, description: bytes | None = None
     ) -> ModelFile:
         """Keep a model. `description` is the .json beside a .safetensors file; it may come later (`describe_model`)."""
-        upload = received(self.home, stream, limit)
+        upload = receive_all(self.home, stream, limit)
         try:
             path = upload.finish(model_file(filename))
             check_model(path)
@@ -139,7 +140,7 @@ class Assets:
             self._found(session, ModelFile, model, project, locked=SHARED)
 
     def _entry(self, project: str, name: str, upload: Upload, path: Path) -> dict[str, Any]:
-        shown = " ".join("".join(letter if letter.isprintable() else " " for letter in name).split())
+        shown = one_line(name)
         if not shown:
             raise EvenhandError("A name is missing. Give one, so that the file can be found again.")
         return {

@@ -24,9 +24,10 @@ from sqlalchemy import Connection, DateTime, MetaData, Table, func, insert, sele
 
 from evenhand.errors import EvenhandError
 from evenhand.files import cannot_write
+from evenhand.service.requests import ID
 from evenhand.service.storage.database import Database, known_revisions, revision, revision_of, upgrade
-from evenhand.service.storage.home import ID, TABLES, Home
-from evenhand.service.storage.projects import FIRST
+from evenhand.service.storage.home import TABLES, Home
+from evenhand.service.storage.projects import DEFAULT_PROJECT
 from evenhand.service.storage.runs import OVER
 
 VERSION_TABLE = "alembic_version"
@@ -268,7 +269,7 @@ def _check_empty(database: Database) -> None:
     """Two services cannot be mixed, and nothing is ever overwritten. Only the first project is there from the start."""
     with database.engine.connect() as connection:
         for table in tables_of(connection):
-            wanted = select(table).where(table.c.id != FIRST) if table.name == "projects" else select(table)
+            wanted = select(table).where(table.c.id != DEFAULT_PROJECT) if table.name == "projects" else select(table)
             if connection.execute(wanted.limit(1)).first() is not None:
                 raise EvenhandError(
                     f"The database is not empty: '{table.name}' has entries, which a copy must not overwrite. "

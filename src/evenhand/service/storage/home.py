@@ -1,7 +1,6 @@
 """The folder where the service keeps its files: one folder for each run, data set and model, known by its id."""
 
 import os
-import re
 import shutil
 import stat
 import sys
@@ -16,6 +15,7 @@ from sqlalchemy import select
 
 from evenhand.errors import EvenhandError
 from evenhand.files import writable_folder
+from evenhand.service.requests import ID
 from evenhand.service.storage.database import Database
 from evenhand.service.storage.tables import DataFile, ModelFile, Run
 
@@ -25,7 +25,6 @@ TABLES: dict[Kind, type[Run] | type[DataFile] | type[ModelFile]] = {
     "datasets": DataFile,
     "models": ModelFile,
 }
-ID = re.compile(r"[0-9a-f]{32}")
 GRACE_SECONDS = 3600.0  # a folder without an entry may belong to an upload that is not finished yet
 
 

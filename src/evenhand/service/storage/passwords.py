@@ -54,7 +54,7 @@ def check_new_password(name: str, password: str) -> None:
         raise EvenhandError("The password is the user's name. Choose another one.")
 
 
-def hashed(password: str) -> str:
+def hash_of(password: str) -> str:
     """What is kept of a password."""
     return HASHER.hash(_bytes(password))
 
@@ -64,7 +64,7 @@ def matches(stored: str | None, password: str) -> bool:
 
     What is longer than a password can be is not even normalised, which takes very long for long texts.
     """
-    nobody = _nobodys(HASHER)
+    nobody = _dummy_hash(HASHER)
     tried = b"too long" if len(password) > LONGEST_PASSWORD else _bytes(password)
     known = None if len(password) > LONGEST_PASSWORD else stored
     try:
@@ -79,7 +79,7 @@ def is_outdated(stored: str) -> bool:
 
 
 @lru_cache(maxsize=1)
-def _nobodys(hasher: PasswordHasher) -> str:
+def _dummy_hash(hasher: PasswordHasher) -> str:
     """A hash to compare with where there is no user, so that an unknown name takes as long as a known one."""
     return hasher.hash(b"nobody's password")
 
@@ -122,7 +122,7 @@ class TooBusy(TooManyTries):
 
 
 @contextmanager
-def in_turn() -> Iterator[None]:
+def one_at_a_time() -> Iterator[None]:
     """Wait until nobody else's password is being looked at, unless too many wait already."""
     if not _WAITING.acquire(blocking=False):
         raise TooBusy
@@ -153,7 +153,7 @@ def note_try(session: Session, now: datetime, action: str, name: str | None, add
     add_entry(session, now, action, user=name, address=address, network=network_of(address))
 
 
-def _came_from() -> ColumnElement[str]:
+def _network_column() -> ColumnElement[str]:
     """The network that an entry of the log names."""
     named: ColumnElement[str] = LogEntry.data["network"].as_string()
     return named
@@ -165,26 +165,26 @@ def check_tries(session: Session, now: datetime, name: str | None, address: str 
     Where a name signed in lately, wrong tries from elsewhere do not count: nobody shuts others out by guessing.
     """
     network = network_of(address)
-    recent = select(LogEntry.user, _came_from().label("network"), LogEntry.at).where(
-        LogEntry.action == REFUSED, LogEntry.at > now - WINDOW, or_(LogEntry.user == name, _came_from() == network)
+    recent = select(LogEntry.user, _network_column().label("network"), LogEntry.at).where(
+        LogEntry.action == REFUSED, LogEntry.at > now - WINDOW, or_(LogEntry.user == name, _network_column() == network)
     )
     tries = session.execute(recent.order_by(LogEntry.at.desc())).all()
     of_name = [tried.at for tried in tries if name is not None and tried.user == name]
     of_network = [tried.at for tried in tries if network is not None and tried.network == network]
     of_both = [tried.at for tried in tries if (tried.user, tried.network) == (name, network)]
     limited = [(of_both, MOST_OF_BOTH), (of_network, MOST_OF_ADDRESS)]
-    if not _is_known_there(session, now, name, network):
+    if not _signed_in_there(session, now, name, network):
         limited.append((of_name, MOST_OF_NAME))
     ends = [tried[most - 1] + WINDOW for tried, most in limited if len(tried) >= most]
     if ends:
         raise TooManyTries(max(1, math.ceil((max(ends) - now).total_seconds())))
 
 
-def _is_known_there(session: Session, now: datetime, name: str | None, network: str | None) -> bool:
+def _signed_in_there(session: Session, now: datetime, name: str | None, network: str | None) -> bool:
     """Whether somebody of this name signed in from this network in the last days."""
     if name is None or network is None:
         return False
     entries = exists().where(
-        LogEntry.action == SIGNED_IN, LogEntry.at > now - KNOWN_FOR, LogEntry.user == name, _came_from() == network
+        LogEntry.action == SIGNED_IN, LogEntry.at > now - KNOWN_FOR, LogEntry.user == name, _network_column() == network
     )
     return bool(session.scalar(select(entries)))

@@ -9,8 +9,9 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from evenhand.errors import EvenhandError, unknown_name
+from evenhand.service.requests import ID
 from evenhand.service.storage.database import Database
-from evenhand.service.storage.home import ID, TABLES, Home
+from evenhand.service.storage.home import TABLES, Home
 from evenhand.service.storage.log import one_line
 from evenhand.service.storage.tables import Member, Project, Run, User
 
@@ -81,7 +82,7 @@ def role_of(session: Session, person: Person | User, project_id: str) -> Role | 
     return None if member is None else checked_role(member.role)
 
 
-FIRST = "default"  # the project that is always there; the only one whose id is a word
+DEFAULT_PROJECT = "default"  # always there; the only one whose id is a word
 LONGEST_NAME = 100
 
 
@@ -154,8 +155,8 @@ class Projects:
 
         Folders that a crash leaves behind belong to nothing any more, and are swept away later.
         """
-        if project_id == FIRST:
-            raise EvenhandError(f"The project '{FIRST}' is always there. Delete what is in it instead.")
+        if project_id == DEFAULT_PROJECT:
+            raise EvenhandError(f"The project '{DEFAULT_PROJECT}' is always there. Delete what is in it instead.")
         with self.database.writing() as session:
             project = found_project(session, project_id, locked=True)  # so nothing is added to it from here on
             _check_idle(session, project)
@@ -186,7 +187,7 @@ def _checked_name(name: str, project_id: str | None = None) -> str:
     shown = one_line(name)
     if not 1 <= len(shown) <= LONGEST_NAME:
         raise EvenhandError(f"A project's name has 1 to {LONGEST_NAME} characters; {name[:120]!r} has {len(shown)}.")
-    if shown != project_id and (shown == FIRST or ID.fullmatch(shown)):
+    if shown != project_id and (shown == DEFAULT_PROJECT or ID.fullmatch(shown)):
         raise EvenhandError(f"'{shown}' would be taken for a project's id. Choose another name.")
     return shown
 

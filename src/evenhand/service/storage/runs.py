@@ -90,10 +90,10 @@ class Runs:
             session.flush()
             return self._start(session, run, now, worker)
 
-    def take_up(self, run_id: str, worker: str, project: str | None = None) -> Claim:
+    def claim_again(self, run_id: str, worker: str, project: str | None = None) -> Claim:
         """Do a terminal's run again that was interrupted, failed or was cancelled; nobody else must be doing it."""
         with self.database.writing() as session:
-            run, now = self._locked(session, run_id, project), self.database.now(session)
+            run, now = self._locked_run(session, run_id, project), self.database.now(session)
             if run.place != "terminal":
                 raise EvenhandError(f"The run {run_id} is for a worker: `evenhand runs resume` lets it wait for one.")
             if run.state in HELD:
@@ -122,7 +122,7 @@ class Runs:
             if run is None:
                 return False
             if run.place == "terminal":  # it is only said that it ended: a worker has not the files that it reads
-                self._interrupt_lapsed(session, run, now)
+                self._interrupt(session, run, now)
                 return True
             if run.cancel:
                 self._end(session, run, now, "cancelled", None, None)
@@ -136,9 +136,9 @@ class Runs:
     def _advances(self, session: Session, run: Run) -> bool:
         """Whether the last attempts went on from different checkpoints, so that it is others who end them."""
         of_run = select(Event).where(Event.run == run.id).order_by(Event.id.desc())
-        begun = session.scalars(of_run.where(Event.kind == "started").limit(MOST_ATTEMPTS)).all()
-        taken_up = session.scalars(of_run.where(Event.kind == "resumed", Event.id > begun[-1].id))
-        return len({(event.data.get("step"), event.data.get("findings")) for event in taken_up}) > 1
+        started = session.scalars(of_run.where(Event.kind == "started").limit(MOST_ATTEMPTS)).all()
+        resumed = session.scalars(of_run.where(Event.kind == "resumed", Event.id > started[-1].id))
+        return len({(event.data.get("step"), event.data.get("findings")) for event in resumed}) > 1
 
     def _start(self, session: Session, run: Run, now: datetime, worker: str) -> Claim:
         """Let somebody hold a run."""
@@ -151,7 +151,7 @@ class Runs:
     def beat(self, claim: Claim, progress: dict[str, Any] | None = None) -> bool:
         """Say that the worker is alive, and how far it is; returns whether somebody wishes that the run ends."""
         with self.database.writing() as session:
-            run = self._held(session, claim)
+            run = self._held_run(session, claim)
             run.lease_until = self.database.now(session) + timedelta(seconds=self.lease_seconds)
             if progress is not None:
                 run.progress = storable(progress)
@@ -160,7 +160,7 @@ class Runs:
     def tell(self, claim: Claim, kind: str, data: dict[str, Any]) -> None:
         """Add an event to a run that the worker holds."""
         with self.database.writing() as session:
-            self._held(session, claim)
+            self._held_run(session, claim)
             self._note(session, claim.run, self.database.now(session), kind, data)
 
     def finish(
@@ -172,13 +172,13 @@ class Runs:
     ) -> None:
         """End a run; only the worker that holds it can."""
         with self.database.writing() as session:
-            run = self._held(session, claim)
+            run = self._held_run(session, claim)
             self._end(session, run, self.database.now(session), state, result, error)
 
-    def give_up(self, claim: Claim) -> None:
+    def hand_back(self, claim: Claim) -> None:
         """Hand a run back unfinished, so that another worker takes it up: this one is told to stop."""
         with self.database.writing() as session:
-            run, now = self._held(session, claim), self.database.now(session)
+            run, now = self._held_run(session, claim), self.database.now(session)
             run.attempts -= 1  # it was no fault of the run
             if run.cancel:
                 self._end(session, run, now, "cancelled", None, None)
@@ -189,7 +189,7 @@ class Runs:
     def cancel(self, run_id: str, project: str | None = None) -> Run:
         """Wish that a run ends: at once where it waits, soon where it runs, and nothing where it is over."""
         with self.database.writing() as session:
-            run, now = self._locked(session, run_id, project), self.database.now(session)
+            run, now = self._locked_run(session, run_id, project), self.database.now(session)
             if run.state in OVER:
                 return run
             run.cancel = True
@@ -205,7 +205,7 @@ class Runs:
     ) -> Run:
         """Let a run that failed or was cancelled wait for a worker again, unless `check` refuses it."""
         with self.database.writing() as session:
-            run, now = self._locked(session, run_id, project), self.database.now(session)
+            run, now = self._locked_run(session, run_id, project), self.database.now(session)
             if run.place == "terminal":
                 raise EvenhandError(
                     f"The run {run_id} was started in a terminal, with files that only its user has. Go on with it "
@@ -225,7 +225,7 @@ class Runs:
     def delete(self, run_id: str, project: str | None = None) -> Run:
         """Remove a run and its events from the database. Its folder is for the caller to remove afterwards."""
         with self.database.writing() as session:
-            run = self._locked(session, run_id, project)
+            run = self._locked_run(session, run_id, project)
             if run.state in HELD:
                 raise EvenhandError(f"The run {run_id} is {run.state}. Cancel it first, and wait until it has ended.")
             session.execute(delete(Event).where(Event.run == run_id))
@@ -238,12 +238,12 @@ class Runs:
             run = session.get(Run, run_id)
             if run is None or (project is not None and run.project != project):
                 raise EvenhandError(f"There is no run '{run_id}'. `evenhand runs list` shows all.")
-            lapsed = self._has_lapsed(session, run)
-        return self._looked_at_again(run_id) if lapsed else run
+            lapsed = self._is_silent(session, run)
+        return self._refreshed(run_id) if lapsed else run
 
-    def beginning_with(self, beginning: str, limit: int = 5) -> list[Run]:
+    def with_prefix(self, beginning: str, limit: int = 5) -> list[Run]:
         """Runs whose id begins so."""
-        self._look_at_lapsed()
+        self._interrupt_silent()
         wanted = select(Run).where(Run.id.startswith(beginning, autoescape=True)).order_by(Run.id).limit(limit)
         with self.database.reading() as session:
             return list(session.scalars(wanted))
@@ -259,7 +259,7 @@ class Runs:
         limit: int = 50,
     ) -> list[Run]:
         """Runs from the newest to the oldest; `after` is the creation and the id of the last one that was seen."""
-        self._look_at_lapsed()
+        self._interrupt_silent()
         wanted = select(Run).order_by(Run.created.desc(), Run.id.desc()).limit(limit)
         if project is not None:
             wanted = wanted.where(Run.project == project)
@@ -280,15 +280,15 @@ class Runs:
         with self.database.reading() as session:
             return list(session.scalars(wanted))
 
-    def _locked(self, session: Session, run_id: str, project: str | None) -> Run:
+    def _locked_run(self, session: Session, run_id: str, project: str | None) -> Run:
         run = session.scalar(select(Run).where(Run.id == run_id).with_for_update())
         if run is None or (project is not None and run.project != project):
             raise EvenhandError(f"There is no run '{run_id}'. `evenhand runs list` shows all.")
-        if self._has_lapsed(session, run):
-            self._interrupt_lapsed(session, run, self.database.now(session))
+        if self._is_silent(session, run):
+            self._interrupt(session, run, self.database.now(session))
         return run
 
-    def _held(self, session: Session, claim: Claim) -> Run:
+    def _held_run(self, session: Session, claim: Claim) -> Run:
         """The run of a claim, if the claim still counts.
 
         That of a terminal counts until somebody takes the run up: its machine may only have been asleep.
@@ -303,20 +303,20 @@ class Runs:
             raise LeaseLost
         return run
 
-    def _has_lapsed(self, session: Session, run: Run) -> bool:
+    def _is_silent(self, session: Session, run: Run) -> bool:
         """Whether a terminal's run is held by a process that has not been heard of for the length of a lease."""
         if run.place != "terminal" or run.state not in HELD or run.lease_until is None:
             return False
         return run.lease_until < self.database.now(session)
 
-    def _interrupt_lapsed(self, session: Session, run: Run, now: datetime) -> None:
+    def _interrupt(self, session: Session, run: Run, now: datetime) -> None:
         if run.cancel:
             self._end(session, run, now, "cancelled", None, None)
         else:
             run.state = "interrupted"
             self._note(session, run.id, now, "interrupted", {})
 
-    def _look_at_lapsed(self) -> None:
+    def _interrupt_silent(self) -> None:
         """Before runs are shown: terminals' runs whose process has died are interrupted, and no worker may be there."""
         with self.database.reading() as session:
             now = self.database.now(session)
@@ -324,11 +324,11 @@ class Runs:
             found = list(session.scalars(lapsed))
         for run_id in found:
             with suppress(EvenhandError):  # it may have been deleted meanwhile
-                self._looked_at_again(run_id)
+                self._refreshed(run_id)
 
-    def _looked_at_again(self, run_id: str) -> Run:
+    def _refreshed(self, run_id: str) -> Run:
         with self.database.writing() as session:
-            return self._locked(session, run_id, None)
+            return self._locked_run(session, run_id, None)
 
     def _end(
         self, session: Session, run: Run, now: datetime, state: str, result: dict[str, Any] | None, error: str | None

@@ -30,15 +30,15 @@ PIECE = 1 << 20
 
 def data_file(filename: str) -> str:
     """Our name for an uploaded table, by the end of its own name."""
-    return _ours(filename, DATA_FILES, "a table")
+    return _own_name(filename, DATA_FILES, "a table")
 
 
 def model_file(filename: str) -> str:
     """Our name for an uploaded model, by the end of its own name."""
-    return _ours(filename, MODEL_FILES, "a model that is safe to open")
+    return _own_name(filename, MODEL_FILES, "a model that is safe to open")
 
 
-def _ours(filename: str, names: dict[str, str], what: str) -> str:
+def _own_name(filename: str, names: dict[str, str], what: str) -> str:
     for suffix in sorted(names, key=len, reverse=True):
         if filename.lower().endswith(suffix):
             return names[suffix]
@@ -229,7 +229,7 @@ class Upload:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def received(home: Home, source: "Upload | IO[bytes] | Iterable[bytes]", limit: int) -> Upload:
+def receive_all(home: Home, source: "Upload | IO[bytes] | Iterable[bytes]", limit: int) -> Upload:
     """A whole file, a stream of chunks, or what was received already."""
     if isinstance(source, Upload):
         return source
