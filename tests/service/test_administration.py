@@ -62,7 +62,7 @@ def test_an_admin_makes_a_user_who_can_work_at_once(world: World) -> None:
     ada.send(f"{where}/password", password="an entirely new one")
     assert ben.client.get("/account").status_code == 303  # signed out
     ada.send(where, do="disable")
-    assert "Kept out" in ada.see(where)
+    assert "Disabled" in ada.see(where)
     ada.send(where, do="enable")
     assert "This cannot be undone" in ada.see(f"{where}/delete")
     ada.send(f"{where}/delete")

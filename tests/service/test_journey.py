@@ -215,13 +215,13 @@ def _upload_data(visit: Visit, upload: Path) -> None:
     page = visit.page
     page.get_by_label("Name").fill("Loans <2026>")
     page.get_by_label("File").set_input_files(upload / "scorer.skops")
-    page.get_by_role("button", name="Upload and go on").click()
+    page.get_by_role("button", name="Upload and continue").click()
     assert "is not a table" in page.locator("#error-file").inner_text()
     assert page.get_by_label("Name").input_value() == "Loans <2026>"
     visit.complaints.clear()  # the browser's word about the status 400
     visit.look("03-data-refused")
     page.get_by_label("File").set_input_files(upload / "people & <b>friends.csv")
-    page.get_by_role("button", name="Upload and go on").click()
+    page.get_by_role("button", name="Upload and continue").click()
     page.get_by_role("heading", name="Which column is the decision?").wait_for()
     visit.look("04-decision")
     page.get_by_label("Column with the decision").select_option("approved")
@@ -237,7 +237,7 @@ def _choose_columns(visit: Visit) -> None:
     page.keyboard.press("Space")
     assert page.get_by_role("radio", name="yes").is_checked()
     visit.look("05-columns")
-    page.get_by_role("button", name="Go on to the model").click()
+    page.get_by_role("button", name="Continue to the model").click()
     assert "protected=sex" in page.url
     assert "protected=age" not in page.url
 

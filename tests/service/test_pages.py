@@ -95,7 +95,7 @@ def test_pairs_are_filtered_by_what_the_form_says(visitor: Visitor, finished: Ca
     )
     assert total == run.result["findings"]
     assert '<option value="&lt;=50K">income up to $50,000</option>' in text
-    assert "No pair is like this" in visitor.see(f"{address}?gap=100")
+    assert "No pair matches" in visitor.see(f"{address}?gap=100")
     assert "Write a number from 0 to 100." in visitor.see(f"{address}?gap=many")
     assert f"{total} pairs" in visitor.see(f"{address}?v0=female")  # one of the two is, in every pair
 

@@ -142,8 +142,8 @@ def test_names_that_cannot_be_are_refused(projects: Projects) -> None:
         ("", "has 1 to 100 characters"),
         (" \n\0", "has 1 to 100 characters"),
         ("x" * 101, "has 1 to 100 characters"),
-        ("default", "would be taken for a project's id"),
-        ("a" * 32, "would be taken for a project's id"),
+        ("default", "could be mistaken for a project's id"),
+        ("a" * 32, "could be mistaken for a project's id"),
         ("loans", "There is a project 'loans' already"),
     ):
         with pytest.raises(EvenhandError, match=words):

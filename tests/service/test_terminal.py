@@ -122,7 +122,7 @@ def test_a_run_is_listed_shown_and_deleted_with_its_files(here: Path, sqlite_ser
     assert evenhand("runs", "list").splitlines()[1].split()[:4] == [card["run"][:8], "audit", "done", "terminal"]
     shown = json.loads(evenhand("runs", "show", card["run"], "--json"))
     assert (shown["place"], shown["folder"]) == ("terminal", card["folder"])
-    with pytest.raises(EvenhandError, match="is done; there is nothing to go on with"):
+    with pytest.raises(EvenhandError, match="is done; there is nothing to resume"):
         evenhand("runs", "resume", card["run"])
     evenhand("runs", "delete", card["run"], "--yes")
     assert only_run(sqlite_service) is None

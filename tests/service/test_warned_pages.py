@@ -101,9 +101,9 @@ def test_an_error_names_the_field_of_the_form(visitor: Visitor, sqlite_service: 
     run = sqlite_service.runs.create("default", "audit", "poor", SMALL_AUDIT)
     changed(sqlite_service, run.id, state="failed", error=error)
     text = visitor.see(f"/runs/{run.id}")
-    assert "To go on all the same: tick “Go on with a poor model” below the model." in text
+    assert "To go on all the same: tick “Continue with a poor model” below the model." in text
     assert "--accept-poor-model" not in text
-    assert "Go on with a poor model" in visitor.see("/new/model?data=census&protected=sex")
+    assert "Continue with a poor model" in visitor.see("/new/model?data=census&protected=sex")
     assert on_the_form("no option at all") == "no option at all"
     asked = "Say how it reads people: --inputs with one of codes, raw (in Python inputs=…)."
     assert on_the_form(asked) == "Say how it reads people: choose it at “What it reads”."
@@ -117,7 +117,7 @@ def test_the_message_is_the_one_that_the_form_translates() -> None:
 
     with pytest.raises(EvenhandError) as refused:
         evenhand.audit(DATA, "sex", model=poor)
-    assert "tick “Go on with a poor model”" in on_the_form(str(refused.value))
+    assert "tick “Continue with a poor model”" in on_the_form(str(refused.value))
 
 
 def test_a_limit_of_a_protected_number_is_asked_for(visitor: Visitor, sqlite_service: Service) -> None:

@@ -152,7 +152,7 @@ TICK_SECONDS = 0.1
 MARGIN = 0.1  # of a lease, that a process ends by itself later than its worker would pause it
 AGAIN_SECONDS = 0.5  # before a database that did not answer is asked again
 HANGING = 4  # times the processor time that a run may take by the clock, and a minute, in case it only waits
-KILLED = "The run's process was killed from outside, perhaps for want of memory. The run is taken up again shortly."
+KILLED = "The run's process was killed from outside, perhaps because memory ran out. The run starts again shortly."
 log = logging.getLogger(__name__)
 
 
@@ -229,7 +229,7 @@ class Attempt:
         if now > self._hangs_at:
             self._outcome = {
                 "event": "failed",
-                "error": f"The run was not over after {HANGING} times the time it may take.",
+                "error": f"The run had not ended after {HANGING} times the time that it may take.",
             }
             self._child.kill()
 

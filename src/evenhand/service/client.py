@@ -200,7 +200,7 @@ class Client:
         return _read(RemoteRun, self._ask("GET", f"runs/{_part(run_id)}"))
 
     def cancel(self, run_id: str) -> RemoteRun:
-        """Wish that a run ends."""
+        """Cancel a run."""
         return _read(RemoteRun, self._ask("POST", f"runs/{_part(run_id)}/cancel", {}))
 
     def resume(self, run_id: str) -> RemoteRun:

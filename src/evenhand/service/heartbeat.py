@@ -33,7 +33,7 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._beaten = self._saved = time.monotonic()
-        self.cancelled = False  # somebody wishes that the run ends
+        self.cancelled = False  # somebody has cancelled the run
         self.lost = False  # the run belongs to somebody else
         self._thread = threading.Thread(target=self._run, name=f"heartbeat of {claim.run}", daemon=True)
         self._thread.start()

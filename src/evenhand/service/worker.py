@@ -108,7 +108,7 @@ class Worker:
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and Ctrl-C as a wish to stop; only the main thread can hear them."""
+    """SIGTERM and Ctrl-C stop the worker; only the main thread can hear them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -20,7 +20,7 @@ router = APIRouter(prefix="/api/v1", tags=["account"], responses=documented("con
 
 
 class Me(BaseModel):
-    """The one who asks."""
+    """The caller."""
 
     name: str | None = Field(description="Null where the service has no accounts.")
     admin: bool
@@ -30,7 +30,7 @@ class Me(BaseModel):
 
 
 class ProjectRole(BaseModel):
-    """A project, and what the one who asks may do in it."""
+    """A project, and what the caller may do in it."""
 
     id: str
     name: str
@@ -59,7 +59,7 @@ class NewTokenAnswer(TokenAnswer):
 class NewToken(JsonBody):
     """What a new token may do, and for how long."""
 
-    password: str = Field(max_length=200, description="That of the one who asks.")
+    password: str = Field(max_length=200, description="The caller's.")
     name: str = Field(min_length=1, max_length=100)
     role: Role = "viewer"
     days: int = Field(default=90, ge=1, le=MOST_DAYS)
@@ -67,13 +67,13 @@ class NewToken(JsonBody):
 
 
 def known_person(caller: Caller) -> Person:
-    """The one who asks; a service without accounts knows nobody, and nobody may plant an account for later."""
+    """The caller; a service without accounts knows nobody, and nobody may plant an account for later."""
     if caller.person is None:
         raise ApiError("conflict", "This service has no accounts. An admin makes them: evenhand users add NAME --admin")
     return caller.person
 
 
-@router.get("/me", summary="Show who asks")
+@router.get("/me", summary="Show the caller")
 def show_me(caller: CurrentCaller) -> Me:
     """The name, the project that requests are about, and the role in it."""
     person = caller.person
@@ -83,7 +83,7 @@ def show_me(caller: CurrentCaller) -> Me:
     )  # fmt: skip
 
 
-@router.get("/projects", summary="List the projects of the one who asks")
+@router.get("/projects", summary="List the caller's projects")
 def list_projects(caller: CurrentCaller) -> Listed[ProjectRole]:
     """By name. A token knows its own project only."""
     if caller.person is None:
@@ -95,7 +95,7 @@ def list_projects(caller: CurrentCaller) -> Listed[ProjectRole]:
     return Listed(entries=[ProjectRole(id=one.id, name=one.name, role=role) for one, role in found])
 
 
-@router.get("/me/tokens", summary="List tokens of the one who asks")
+@router.get("/me/tokens", summary="List the caller's tokens")
 def list_tokens(caller: CurrentCaller) -> Listed[TokenAnswer]:
     """Also those that work no more. A token sees those of its own project only."""
     found = caller.service.accounts.tokens(known_person(caller))
@@ -104,7 +104,7 @@ def list_tokens(caller: CurrentCaller) -> Listed[TokenAnswer]:
 
 @router.post("/me/tokens", summary="Make a token", status_code=201, responses=documented("conflict", "too-many"))
 def add_token(request: Request, caller: CurrentCaller, body: NewToken) -> NewTokenAnswer:
-    """Never more than the one who asks may do. A token makes no others: one that was stolen would live on in them."""
+    """Never more than the caller may do. A token makes no others: one that was stolen would live on in them."""
     person, project, accounts = known_person(caller), body.project or caller.project, caller.service.accounts
     accounts.check_password(person.name, body.password, address_of(request))
     made, secret = accounts.add_token(person, project, body.role, body.name, body.days)
@@ -227,7 +227,7 @@ def add_user(request: Request, caller: CurrentCaller, body: NewUser) -> UserAnsw
 
 @admin_router.patch("/users/{name}", summary="Change a user")
 def change_user(request: Request, caller: CurrentCaller, name: Name, body: UserChanges) -> UserAnswer:
-    """A new password ends all sign-ins and revokes all tokens; one kept out is signed out. The last admin stays one."""
+    """A new password, or being disabled, ends all sign-ins and revokes all tokens. The last admin stays one."""
     known_person(caller)
     accounts = caller.service.accounts
     with errors_as("not-found"):

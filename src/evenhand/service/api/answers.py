@@ -70,7 +70,7 @@ class RunAnswer(FromEntry):
     id: str
     kind: Kind
     title: str
-    config: dict[str, Any] = Field(description="What was asked for; of a terminal's run, its folder for admins only.")
+    config: dict[str, Any] = Field(description="What was requested; of a terminal's run, its folder for admins only.")
     parent: str | None = Field(description="The audit that a repair or a measurement came from.")
     place: Literal["worker", "terminal"] = Field(description="Who does it: a worker, or a command in a terminal.")
     asked_by: str | None = Field(description="The name of an account; null where there are none.")

@@ -31,7 +31,7 @@ class Caller:
     token: Token | None = None  # with which a program asks for the person
 
     def may(self, role: Role) -> bool:
-        """Whether the one who asks may do what this role may."""
+        """Whether the caller may do what this role may."""
         return at_least(self.role, role)
 
     def run(self, run_id: str) -> Run:
@@ -66,7 +66,7 @@ def log_details(request: Request, *, subject: str | None = None, project: str | 
 
 
 async def current_caller(request: Request) -> Caller:  # async: it never waits, and a thread would cost more than it
-    """What was found out about the one who asks before the route was reached (see `identity`)."""
+    """What was found out about the caller before the route was reached (see `identity`)."""
     caller = request.state.caller
     assert isinstance(caller, Caller)
     return caller

@@ -97,7 +97,7 @@ def errors_as(what: What) -> Iterator[None]:
 
 
 def kind_of(error: EvenhandError) -> What:
-    """What an error means to the one who asked."""
+    """What an error means to the caller."""
     if isinstance(error, ApiError):
         return error.what
     if isinstance(error, TooLargeError):

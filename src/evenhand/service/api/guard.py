@@ -164,7 +164,9 @@ def _check_length(headers: Headers, limit: int) -> None:
     if not length.isascii() or not length.isdecimal():
         raise ApiError("invalid", "Content-Length is not a number.")
     if len(length.lstrip("0")) > 18 or int(length) > limit:
-        raise ApiError("too-large", f"The request is larger than {size_text(limit)}, which is the most that is taken.")
+        raise ApiError(
+            "too-large", f"The request is larger than {size_text(limit)}, the largest size that is accepted."
+        )
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
@@ -176,7 +178,7 @@ def _limited(receive: Receive, limit: int) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > limit:
-            raise TooLargeError(f"The request is larger than {size_text(limit)}, which is the most that is taken.")
+            raise TooLargeError(f"The request is larger than {size_text(limit)}, the largest size that is accepted.")
         return message
 
     return counted

@@ -54,7 +54,7 @@ def _is_open(request: Request) -> bool:
 
 
 def check_access(request: Request, *, touch: bool = True) -> None:
-    """Find out who asks, and refuse what the one may not do; a form or a file is not read before this.
+    """Find out who asks, and refuse what they may not do; a form or a file is not read before this.
 
     Without `touch` it does not count as a use of the sign-in.
     """
@@ -64,7 +64,7 @@ def check_access(request: Request, *, touch: bool = True) -> None:
         return
     request.state.caller = nobody = Caller(service, "", None, None)
     if rule is None:
-        raise ApiError("forbidden", "Nobody has said who may use this address.")
+        raise ApiError("forbidden", "No rule says who may use this address.")
     try:
         request.state.caller = caller = _find_caller(service, request, touch)
     except ApiError:
@@ -144,7 +144,7 @@ def csrf_of(secret: str, project: str) -> str:
 
 
 def form_project(request: Request, caller: Caller, given: str) -> str | None:
-    """The project of the one who asks in which a form was made, by its token; None: one that is no longer theirs."""
+    """The project of the caller in which a form was made, by its token; None: one that is no longer theirs."""
     secret = session_of(request)
     if secret is None or caller.person is None:
         return None

@@ -168,7 +168,7 @@ class _LoggedRequest:
         self._ended = False
 
     async def receive(self) -> Message:
-        """What the one who asks sends, once it is clear that they may; who may watch no longer is as good as gone.
+        """What the caller sends, once it is clear that they may; who may watch no longer is as good as gone.
 
         FastAPI reads JSON before it asks who sends it, so that is asked here.
         """

@@ -235,7 +235,7 @@ def compare_runs(
 
 @router.get("/runs/{run_id}", summary="Show a run")
 def show_run(caller: CurrentCaller, run_id: Id) -> RunAnswer:
-    """What was asked for, where it stands, and its figures when it is done."""
+    """What was requested, its state, and its figures when it is done."""
     return run_answer(caller.run(run_id), whole=caller.may("admin"))
 
 

@@ -1,4 +1,4 @@
-"""Routes about what people send: tables with what their columns mean, and models."""
+"""Routes about uploads: tables with what their columns mean, and models."""
 
 import json
 import tomllib
@@ -57,7 +57,7 @@ BODY: dict[str, Any] = {
 def check_description_size(content: bytes, most: int) -> None:
     """Refuse a description that is longer than any request without a file may be."""
     if len(content) > most:
-        raise TooLargeError(f"The description is larger than {size_text(most)}, which is the most that is taken.")
+        raise TooLargeError(f"The description is larger than {size_text(most)}, the largest size that is accepted.")
 
 
 async def receive_file(

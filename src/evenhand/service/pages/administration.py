@@ -134,7 +134,7 @@ def set_role_of_user(request: Request, view: CurrentView, form: Form, name: str)
 
 @pages.post("/admin/users/{name}/tokens/{token_id}/revoke")
 def revoke_token(request: Request, view: CurrentView, name: str, token_id: str) -> Response:
-    """Let a user's token work no more."""
+    """Revoke a user's token."""
     accounts, person = view.service.accounts, person_of(_found_user(view, name))
     log_details(request, **token_details(accounts, person, token_id) | {"of": person.name})
     with errors_as("not-found"):

@@ -26,7 +26,7 @@ def compare(view: CurrentView, a: str = "", b: str = "") -> Response:
     errors: dict[str, str] = {"a": "", "b": ""}
     chosen = {field: _summary(view, known_as, errors, field) for field, known_as in (("a", a), ("b", b))}
     if a and a == b:
-        errors["b"] = "Choose another run than the first."
+        errors["b"] = "Choose a run other than the first."
     rows: list[tuple[str, str, str]] = []
     one, other = chosen["a"], chosen["b"]
     if one is not None and other is not None and not any(errors.values()):
@@ -81,9 +81,9 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (FIRST_FIGURE, percent(rate["rate"], 2)),
         ("95% interval", interval_text(rate["interval"])),
         ("Findings", f"{search['findings']['total']:,}"),
-        ("Unique samples looked at", f"{search['generated']['total']:,}"),
-        ("Findings among these", percent(search["success_rate"])),
-        ("Starts that led to a finding", f"{search['seeds_with_findings']:,} of {search['seeds']:,}"),
+        ("Unique samples checked", f"{search['generated']['total']:,}"),
+        ("Share of these that are pairs", percent(search["success_rate"])),
+        ("Starting people who led to a finding", f"{search['seeds_with_findings']:,} of {search['seeds']:,}"),
         ("Method", config["method"]),
         ("Effort", f"{config['seeds']:,} people, {config['steps']:,} steps"),
         ("Findings per second", f"{search['findings_per_second']:,}"),

@@ -24,7 +24,7 @@ pages = router()
 
 @pages.get("/")
 def start(view: CurrentView) -> Response:
-    """Where everything begins."""
+    """The start page."""
     return view.page("start", runs=view.service.runs.newest(view.project, limit=LATEST))
 
 

@@ -87,7 +87,7 @@ def report(view: CurrentView, run_id: str) -> Response:
 
 @pages.post("/runs/{run_id}/cancel")
 def cancel(view: CurrentView, run_id: str) -> Response:
-    """Wish that a run ends."""
+    """Cancel a run."""
     view.run(run_id)
     view.service.runs.cancel(run_id, view.project)
     return redirect(f"/runs/{run_id}")

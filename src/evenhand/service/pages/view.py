@@ -104,7 +104,7 @@ class View:
 
 
 def _frame(request: Request, caller: Caller | None) -> dict[str, Any]:
-    """What every template knows. `may("auditor")` says whether the one who asks may do what an auditor may."""
+    """What every template knows. `may("auditor")` says whether the caller may do what an auditor may."""
     accounts = request.app.state.service.settings.accounts
     frame = {
         "csrf_token": request.state.csrf_token, "may": caller.may if caller else lambda _: not accounts,

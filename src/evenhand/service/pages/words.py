@@ -48,7 +48,7 @@ INPUTS_WORDS = (
     ("standard", "numbers with mean 0 and spread 1"),
 )
 FORM_WORDS = (  # how messages name options, and where the form of a new audit has them
-    (r"--accept-poor-model \(in Python [^)]*\)", "tick “Go on with a poor model” below the model"),
+    (r"--accept-poor-model \(in Python [^)]*\)", "tick “Continue with a poor model” below the model"),
     (r"--inputs [^()]*\(in Python [^)]*\)", "choose it at “What it reads”"),
     (r"\(--inputs\)", "(“What it reads” on the form)"),
     (r"say --output (\w+) \(in Python [^)]*\)", r"choose \1 at “What it answers”"),

@@ -109,7 +109,7 @@ class Accounts:
             user.admin = admin
 
     def set_disabled(self, name: str, disabled: bool) -> None:
-        """Keep a user out, or let them in again. Being kept out ends their sign-ins and revokes all their tokens."""
+        """Disable a user, or enable them again. Disabling ends their sign-ins and revokes all their tokens."""
         with self.database.writing() as session:
             user = _user_unless_last_admin(session, name) if disabled else found_user(session, name, locked=True)
             user.disabled = disabled
@@ -186,7 +186,7 @@ class Accounts:
         return person_of(user), entry
 
     def sign_out(self, secret: str) -> None:
-        """Let a secret count no more."""
+        """Forget a secret."""
         with self.database.writing() as session:
             session.execute(delete(SignIn).where(SignIn.digest == digest(secret)))
 
@@ -251,7 +251,7 @@ class Accounts:
             return list(session.scalars(wanted if person is None else wanted.where(Token.user == person.id)))
 
     def revoke_token(self, token_id: str, person: Person | None) -> Token:
-        """Let a token work no more: one of this person's, or anybody's."""
+        """Revoke a token: one of this person's, or anybody's."""
         with self.database.writing() as session:
             token = session.get(Token, token_id, with_for_update=True) if token_id.isprintable() else None
             if token is None or (person is not None and token.user != person.id):
@@ -334,5 +334,5 @@ def _valid_sign_in(session: Session, secret: str, now: datetime) -> tuple[User, 
 def _token_name(name: str) -> str:
     shown = one_line(name)
     if not 1 <= len(shown) <= LONGEST_NAME:
-        raise EvenhandError(f"A token needs a name of 1 to {LONGEST_NAME} characters, so that it can be known again.")
+        raise EvenhandError(f"A token needs a name of 1 to {LONGEST_NAME} characters, so that it can be recognised.")
     return shown

@@ -29,7 +29,7 @@ class Log:
         subject: str | None = None,
         **data: Any,
     ) -> None:
-        """Keep what was done: by whom (a name), from which address, in which project, to what."""
+        """Log what was done: by whom (a name), from which address, in which project, to what."""
         with self.database.writing() as session:
             now = self.database.now(session)
             add_entry(session, now, action, user=user, address=address, project=project, subject=subject, **data)

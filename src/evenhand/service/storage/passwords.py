@@ -118,7 +118,7 @@ class TooBusy(TooManyTries):
     """So many passwords wait to be looked at that no more can."""
 
     def __init__(self) -> None:
-        super().__init__(BUSY_SECONDS, "Too many sign in at this moment.")
+        super().__init__(BUSY_SECONDS, "Too many people are signing in at this moment.")
 
 
 @contextmanager

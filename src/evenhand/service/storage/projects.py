@@ -188,7 +188,7 @@ def _checked_name(name: str, project_id: str | None = None) -> str:
     if not 1 <= len(shown) <= LONGEST_NAME:
         raise EvenhandError(f"A project's name has 1 to {LONGEST_NAME} characters; {name[:120]!r} has {len(shown)}.")
     if shown != project_id and (shown == DEFAULT_PROJECT or ID.fullmatch(shown)):
-        raise EvenhandError(f"'{shown}' would be taken for a project's id. Choose another name.")
+        raise EvenhandError(f"'{shown}' could be mistaken for a project's id. Choose another name.")
     return shown
 
 

@@ -99,7 +99,7 @@ class Runs:
             if run.state in HELD:
                 raise EvenhandError(f"The run {run_id} is being done already, by {run.worker}.")
             if run.state == "done":
-                raise EvenhandError(f"The run {run_id} is done; there is nothing to go on with.")
+                raise EvenhandError(f"The run {run_id} is done; there is nothing to resume.")
             run.cancel, run.progress = False, {}
             run.result = run.error = run.started = run.finished = None
             return self._start(session, run, now, worker)
@@ -128,7 +128,9 @@ class Runs:
                 self._end(session, run, now, "cancelled", None, None)
                 return True
             if run.attempts >= MOST_ATTEMPTS and not self._advances(session, run):
-                words = f"Its worker ended without a word {run.attempts} times. The model may take too much memory."
+                words = (
+                    f"Its worker stopped {run.attempts} times without a message. The model may take too much memory."
+                )
                 self._end(session, run, now, "failed", None, words)
                 return True
             return self._start(session, run, now, worker)
@@ -149,7 +151,7 @@ class Runs:
         return Claim(run.id, run.kind, run.project, run.config, run.lease, run.attempts)
 
     def beat(self, claim: Claim, progress: dict[str, Any] | None = None) -> bool:
-        """Say that the worker is alive, and how far it is; returns whether somebody wishes that the run ends."""
+        """Say that the worker is alive, and how far it is; returns whether somebody has cancelled the run."""
         with self.database.writing() as session:
             run = self._held_run(session, claim)
             run.lease_until = self.database.now(session) + timedelta(seconds=self.lease_seconds)
@@ -176,7 +178,7 @@ class Runs:
             self._end(session, run, self.database.now(session), state, result, error)
 
     def hand_back(self, claim: Claim) -> None:
-        """Hand a run back unfinished, so that another worker takes it up: this one is told to stop."""
+        """Hand a run back unfinished, for another worker: this one was told to stop."""
         with self.database.writing() as session:
             run, now = self._held_run(session, claim), self.database.now(session)
             run.attempts -= 1  # it was no fault of the run
@@ -187,7 +189,7 @@ class Runs:
             self._note(session, run.id, now, "interrupted", {})
 
     def cancel(self, run_id: str, project: str | None = None) -> Run:
-        """Wish that a run ends: at once where it waits, soon where it runs, and nothing where it is over."""
+        """Cancel a run: at once where it waits, soon where it runs; one that is over stays as it is."""
         with self.database.writing() as session:
             run, now = self._locked_run(session, run_id, project), self.database.now(session)
             if run.state in OVER:
@@ -208,12 +210,12 @@ class Runs:
             run, now = self._locked_run(session, run_id, project), self.database.now(session)
             if run.place == "terminal":
                 raise EvenhandError(
-                    f"The run {run_id} was started in a terminal, with files that only its user has. Go on with it "
+                    f"The run {run_id} was started in a terminal, with files that only its user has. Resume it "
                     f"there: `evenhand runs resume {run_id[:8]}`."
                 )
             if run.state not in ("failed", "cancelled"):
                 raise EvenhandError(
-                    f"The run {run_id} is {run.state}; only one that failed or was cancelled goes on again."
+                    f"The run {run_id} is {run.state}; only a run that failed or was cancelled can be resumed."
                 )
             if check is not None:
                 check(session, run)

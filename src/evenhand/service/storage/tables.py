@@ -99,7 +99,7 @@ class Run(Base):
     config: Mapped[dict[str, Any]]  # see `service.requests`
     parent: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))  # a repair's audit
     state: Mapped[str] = mapped_column(String(20))  # see `STATES`
-    cancel: Mapped[bool] = mapped_column(default=False)  # somebody wishes that it ends
+    cancel: Mapped[bool] = mapped_column(default=False)  # somebody has cancelled it
     progress: Mapped[dict[str, Any]] = mapped_column(default=dict)
     result: Mapped[dict[str, Any] | None]  # the figures that lists and pages show
     error: Mapped[str | None] = mapped_column(Text)

@@ -69,7 +69,7 @@ def _check_parquet(path: Path, most: int) -> int:
         raise EvenhandError(f"The Parquet file cannot be read: {error}") from error
     _check_columns(facts.num_columns)
     if sum(facts.row_group(group).total_byte_size for group in range(facts.num_row_groups)) > most:
-        raise EvenhandError("The Parquet file unpacks to more than is taken. Upload fewer rows or columns.")
+        raise EvenhandError("The Parquet file unpacks to more than is accepted. Upload fewer rows or columns.")
     return int(facts.num_rows)
 
 
@@ -92,7 +92,7 @@ def _unpacked_start(path: Path, most: int) -> bytes:
                     size += len(out)
                     start += out if len(start) < LONGEST_HEADER else b""
                     if size > most:
-                        raise EvenhandError("The compressed table unpacks to more than is taken. Upload fewer rows.")
+                        raise EvenhandError("The compressed table unpacks to more than is accepted. Upload fewer rows.")
     except zlib.error as error:
         raise EvenhandError(f"The file is not a sound .gz: {error}.") from error
     if not unpacker.eof:
@@ -111,7 +111,7 @@ def _check_header(start: bytes) -> None:
 
 def _check_columns(count: int) -> None:
     if count > MOST_COLUMNS:
-        raise EvenhandError(f"The table has {count:,} columns; {MOST_COLUMNS:,} are the most that is taken.")
+        raise EvenhandError(f"The table has {count:,} columns; at most {MOST_COLUMNS:,} are accepted.")
 
 
 def check_model(path: Path) -> None:
@@ -197,7 +197,7 @@ class Upload:
         self.size += len(chunk)
         if self.size > self.limit:
             self.abandon()
-            raise TooLargeError(f"The file is larger than {size_text(self.limit)}, which is the most that is taken.")
+            raise TooLargeError(f"The file is larger than {size_text(self.limit)}, the largest size that is accepted.")
         self._hash.update(chunk)
         try:
             self._stream.write(chunk)

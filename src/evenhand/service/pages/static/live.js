@@ -1,4 +1,4 @@
-// A run's page while it goes: reads the stream of events and writes what it says into the page.
+// The page of a run in progress: reads the stream of events and writes what it says into the page.
 "use strict";
 
 (() => {
@@ -127,7 +127,7 @@
   stream.addEventListener("pair", (event) => showPair(data(event).data));
   stream.addEventListener("resumed", (event) => {
     const { step, total } = data(event).data;
-    at("resumed").textContent = `Its worker ended on the way. It goes on from its last checkpoint, at step ${step} of ${total}.`;
+    at("resumed").textContent = `Its worker stopped. It goes on from its last checkpoint, at step ${step} of ${total}.`;
     at("resumed").hidden = false;
   });
   stream.addEventListener("end", () => {
