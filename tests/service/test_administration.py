@@ -55,7 +55,7 @@ def test_an_admin_makes_a_user_who_can_work_at_once(world: World) -> None:
     ben.see("/new")
     ada.send(f"{where}/role", project="default", role="")
     assert "no project yet" in ben.see("/runs", 403)
-    assert "member of no project" in ben.see("/account")
+    assert "not a member of any project" in ben.see("/account")
     ada.send(where, do="admin")
     ben.see("/admin/users")
     ada.send(where, do="no-admin")

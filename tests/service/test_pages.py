@@ -56,7 +56,7 @@ def test_a_run_that_goes_on_is_loaded_again_without_javascript(visitor: Visitor,
     run = small_run(sqlite_service)
     waiting = visitor.see(f"/runs/{run.id}")
     assert '<noscript><meta http-equiv="refresh"' in waiting
-    assert "It waits for a worker" in waiting
+    assert "It is waiting for a worker" in waiting
     claim = sqlite_service.runs.claim("a worker")
     assert claim is not None
     progress = {"phase": "local", "done": 1, "total": 4, "findings": 5000, "seconds": 10.0, "left": 3600.0}
@@ -256,7 +256,7 @@ def test_two_runs_are_compared(visitor: Visitor, finished: Callable[..., Any]) -
     assert "differ in" not in text  # the same data, columns and effort
     bars = visitor.client.get(f"/compare.json?a={one.id}&b={other.id}").json()["groups"]
     assert [group["name"] for group in bars] == ["first: one", "second: two"]
-    assert "Choose another run" in sound(visitor.client.get(f"/compare?a={one.id}&b={one.id}"), 400)
+    assert "Choose a run other than the first" in sound(visitor.client.get(f"/compare?a={one.id}&b={one.id}"), 400)
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(7.6, "8 s"), (125, "2 min 5 s"), (3 * 3600 + 61, "3 h 1 min")])

@@ -164,7 +164,7 @@ def test_what_a_stopped_run_had_found_is_shown(
     run = finished()
     changed(sqlite_service, run.id, state="cancelled")
     text = visitor.see(f"/runs/{run.id}")
-    assert "what it had found until then is kept" in text
+    assert "what it had found until then was saved" in text
     assert f"{run.result['findings']:,} pairs" in text
     assert f"/runs/{run.id}/repair" not in text
     assert "report.html" in text

@@ -12,7 +12,6 @@
 
 import re
 import secrets
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -186,11 +185,8 @@ def _limited(receive: Receive, limit: int) -> Receive:
 
 def _cookie(request: Request) -> str | None:
     """The token that the browser was given, if it is one of ours by its form."""
-    try:
-        cookie = SimpleCookie(request.headers.get("cookie", "")).get(cookie_name(COOKIE, is_secure(request)))
-    except CookieError:
-        return None
-    return cookie.value if cookie is not None and 20 <= len(cookie.value) <= 100 else None
+    value = request.cookies.get(cookie_name(COOKIE, is_secure(request)), "")
+    return value if 20 <= len(value) <= 100 else None
 
 
 class _AnswerHeaders:

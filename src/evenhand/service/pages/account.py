@@ -33,7 +33,7 @@ def local_path(address: str) -> str:
 @pages.get("/sign-in")
 def show_sign_in(view: CurrentView, then: Annotated[str, Query(alias="next", max_length=LONGEST)] = "") -> Response:
     """The form."""
-    if view.caller.person is not None or view.caller.may("viewer"):
+    if view.person is not None or view.may("viewer"):
         return redirect(local_path(then))
     return _sign_in_page(view, local_path(then))
 
@@ -83,7 +83,7 @@ def sign_out(request: Request, view: CurrentView) -> Response:
 @pages.post("/project")
 def choose_project(request: Request, view: CurrentView, form: Form) -> Response:
     """Look at another project; its start page, since what was looked at is not in it, unless the form says more."""
-    if (secret := session_of(request)) is not None and view.caller.person is not None:
+    if (secret := session_of(request)) is not None and view.person is not None:
         view.service.accounts.choose_project(secret, field_of(form, "project"))
     return redirect(local_path(field_of(form, "next")))
 
@@ -94,9 +94,9 @@ CHANGED = "/account?changed=password"
 
 def signed_in_person(view: View) -> Person:
     """The one who has signed in; without accounts there is nobody."""
-    if view.caller.person is None:
+    if view.person is None:
         raise ApiError("not-found", "This service has no accounts: only this machine can reach it.")
-    return view.caller.person
+    return view.person
 
 
 def token_state(token: Token) -> str:

@@ -116,7 +116,7 @@ def _begin(
     try:
         request = request_from(kind, settings)
         if not errors:
-            return redirect(f"/runs/{create_run(view.caller, kind, request, parent=audit).id}")
+            return redirect(f"/runs/{create_run(view, kind, request, parent=audit).id}")
     except FormError as mistakes:
         errors = {name if name in answers else "": words for name, words in mistakes.by_setting.items()} | errors
     except EvenhandError as error:
@@ -135,7 +135,7 @@ def _page(view: View, run: Run, kind: str, form: dict[str, str], errors: dict[st
 
 def _audit(view: View, run_id: str, kind: str) -> tuple[Run, dict[str, Any]]:
     """The audit to begin from, and the settings that it passes on."""
-    audit, settings = audit_settings(view.caller, run_id, kind)
+    audit, settings = audit_settings(view, run_id, kind)
     if audit.state != "done":
         raise ApiError("conflict", f"A {NOUNS[kind]} begins from an audit that is done.")
     return audit, settings

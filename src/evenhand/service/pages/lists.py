@@ -74,7 +74,7 @@ def _deletion(view: View, kind: str, known_as: str) -> Deletion:
 def _item(view: View, kind: str, known_as: str) -> DataFile | ModelFile:
     if kind not in ("datasets", "models"):
         raise ApiError("not-found", f"There is no page about {kind[:40]}.")
-    return view.caller.dataset(known_as) if kind == "datasets" else view.caller.model(known_as)
+    return view.dataset(known_as) if kind == "datasets" else view.model(known_as)
 
 
 def _after(text: str) -> tuple[datetime, str] | None:
@@ -88,7 +88,7 @@ def _after(text: str) -> tuple[datetime, str] | None:
 
 def _facts(view: View) -> list[tuple[str, str]]:
     """How the service runs, for its admins; the database's password is never shown."""
-    if not view.caller.may("admin"):
+    if not view.may("admin"):
         return []
     settings, database = view.service.settings, view.service.database
     return [

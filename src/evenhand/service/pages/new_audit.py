@@ -212,7 +212,7 @@ def begin(view: CurrentView, form: Form) -> Response:
     try:
         request = request_from(answers.task if "task" not in answers.errors else "audit", settings)
         if not answers.errors:
-            return redirect(f"/runs/{create_run(view.caller, answers.task, request).id}")
+            return redirect(f"/runs/{create_run(view, answers.task, request).id}")
     except FormError as mistakes:
         answers.add_mistakes(mistakes, numbers)
     except EvenhandError as error:

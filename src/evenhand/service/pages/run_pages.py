@@ -96,7 +96,7 @@ def cancel(view: CurrentView, run_id: str) -> Response:
 @pages.post("/runs/{run_id}/resume")
 def resume(view: CurrentView, run_id: str) -> Response:
     """Let a run that failed or was cancelled start again."""
-    requeue_run(view.caller, run_id)
+    requeue_run(view, run_id)
     return redirect(f"/runs/{run_id}")
 
 

@@ -19,7 +19,6 @@ from evenhand.files import read_json
 from evenhand.service.api.caller import Caller, CurrentCaller
 from evenhand.service.pages.forms import number_limits
 from evenhand.service.pages.words import FILE_WORDS, FILTERS, STATE_WORDS
-from evenhand.service.settings import Service
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Project, Run
 
@@ -58,26 +57,11 @@ HEADINGS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class View:
-    """Who asks for a page, and what every page needs."""
+@dataclass(frozen=True, kw_only=True)
+class View(Caller):
+    """The caller of a page, with what every page needs."""
 
     request: Request
-    caller: Caller
-
-    @property
-    def service(self) -> Service:
-        """The storage."""
-        return self.caller.service
-
-    @property
-    def project(self) -> str:
-        """The project that the request is about."""
-        return self.caller.project
-
-    def run(self, run_id: str) -> Run:
-        """A run of the request's project."""
-        return self.caller.run(run_id)
 
     def summary(self, run: Run) -> dict[str, Any] | None:
         """The summary of a run that is over; None where it is not there. One that was stopped may have one too."""
@@ -100,7 +84,7 @@ class View:
     def page(self, template: str, /, *, section: str = "", status: int = 200, **values: Any) -> HTMLResponse:
         """A page from its template."""
         made = environment().get_template(f"{template}.html.j2")
-        return HTMLResponse(made.render(_frame(self.request, self.caller) | {"section": section} | values), status)
+        return HTMLResponse(made.render(_frame(self.request, self) | {"section": section} | values), status)
 
 
 def _frame(request: Request, caller: Caller | None) -> dict[str, Any]:
@@ -119,7 +103,7 @@ def _frame(request: Request, caller: Caller | None) -> dict[str, Any]:
 
 
 async def _current_view(request: Request, caller: CurrentCaller) -> View:
-    return View(request, caller)
+    return View(**vars(caller), request=request)
 
 
 CurrentView = Annotated[View, Depends(_current_view)]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +33,12 @@ from evenhand.service.storage.runs import OVER
 
 VERSION_TABLE = "alembic_version"
 BATCH = 500
+FORMAT = "evenhand backup 1"
+SUMMARY = "backup.json"
+UNFINISHED = ".partial"  # how names of files end that are still being written
+NOT_COPIED = "sign_ins"  # whoever opens a copy shall not be signed in as somebody; people sign in again
+MEMBER = re.compile(rf"{re.escape(SUMMARY)}|tables/[a-z_]+\.jsonl|files/(?:{'|'.join(TABLES)})/{ID.pattern}/.+")
+Row = dict[str, Any]
 
 
 def tables_of(connection: Connection) -> list[Table]:
@@ -39,9 +46,6 @@ def tables_of(connection: Connection) -> list[Table]:
     metadata = MetaData()
     metadata.reflect(connection)
     return [table for table in metadata.sorted_tables if table.name != VERSION_TABLE]
-
-
-Row = dict[str, Any]
 
 
 def lines_of(connection: Connection, table: Table, kept: Callable[[Row], Row | None]) -> Iterator[str]:
@@ -57,18 +61,16 @@ def lines_of(connection: Connection, table: Table, kept: Callable[[Row], Row | N
             yield json.dumps(content, default=_as_text, ensure_ascii=False) + "\n"
 
 
-def put_lines(connection: Connection, table: Table, lines: Iterable[str]) -> int:
-    """Put rows back; returns how many there were."""
+def put_lines(connection: Connection, table: Table, lines: Iterable[str]) -> None:
+    """Put rows back."""
     moments = [column.name for column in table.c if isinstance(column.type, DateTime)]
     aware = connection.dialect.name != "sqlite"
-    count = 0
-    for batch in _batches(json.loads(line) for line in lines):
+    rows = map(json.loads, lines)
+    while batch := list(islice(rows, BATCH)):
         for row in batch:
             row.update({name: _moment(row[name], aware) for name in moments if row[name] is not None})
         connection.execute(insert(table), batch)
-        count += len(batch)
     _count_on(connection, table)
-    return count
 
 
 def _count_on(connection: Connection, table: Table) -> None:
@@ -92,23 +94,6 @@ def _as_text(value: Any) -> str:
 def _moment(text: str, aware: bool) -> datetime:
     moment = datetime.fromisoformat(text).astimezone(UTC)
     return moment if aware else moment.replace(tzinfo=None)
-
-
-def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    batch: list[dict[str, Any]] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-FORMAT = "evenhand backup 1"
-SUMMARY = "backup.json"
-UNFINISHED = ".partial"  # how names of files end that are still being written
-NOT_COPIED = "sign_ins"  # whoever opens a copy shall not be signed in as somebody; people sign in again
 
 
 def backup(database: Database, home: Home, path: Path) -> dict[str, Any]:
@@ -233,10 +218,6 @@ class _Hashing:
         return content
 
 
-MEMBER = re.compile(rf"{re.escape(SUMMARY)}|tables/[a-z_]+\.jsonl|files/(?:{'|'.join(TABLES)})/{ID.pattern}/.+")
-PIECE = 1 << 20
-
-
 def restore(database: Database, home: Home, path: Path, known: dict[str, Any] | None = None) -> dict[str, Any]:
     """Bring back what `backup` wrote, and the tables up to date; returns what was in it.
 
@@ -301,7 +282,7 @@ def check_copy(path: Path) -> dict[str, Any]:
             if entry.name == SUMMARY:
                 content = stream.read()
             else:
-                found[entry.name] = _sha256(stream)
+                found[entry.name] = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]  # it has readinto
     summary = _summary(path, content)
     for name, checksum in summary["files"].items():
         if found.get(name) != checksum:
@@ -378,11 +359,4 @@ def _put_folders(connection: Connection, home: Home, staging: Path) -> None:
 def file_sha256(path: Path) -> str:
     """A file's checksum."""
     with path.open("rb") as stream:
-        return _sha256(stream)
-
-
-def _sha256(stream: IO[bytes]) -> str:
-    found = hashlib.sha256()
-    while piece := stream.read(PIECE):
-        found.update(piece)
-    return found.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()

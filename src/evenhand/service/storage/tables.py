@@ -1,6 +1,6 @@
 """The tables of the service's database. Every change to them needs a migration."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, DateTime, ForeignKey, Index, Integer, MetaData, String, Text
@@ -26,14 +26,10 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:  # noqa: ARG002
         """To the database."""
-        from datetime import UTC
-
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:  # noqa: ARG002
         """From the database."""
-        from datetime import UTC
-
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
