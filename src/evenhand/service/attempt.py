@@ -29,6 +29,12 @@ from evenhand.service.storage.runs import Claim, LeaseLost
 EXECUTE = (sys.executable, "-m", "evenhand.service.execute")
 LAST_LINES = 50  # of what it writes to its errors that are kept
 LONGEST_LINE = 1 << 20
+TICK_SECONDS = 0.1
+MARGIN = 0.1  # of a lease, that a process ends by itself later than its worker would pause it
+AGAIN_SECONDS = 0.5  # before a database that did not answer is asked again
+HANGING = 4  # times the processor time that a run may take by the clock, and a minute, in case it only waits
+KILLED = "The run's process was killed from outside, perhaps because memory ran out. The run starts again shortly."
+log = logging.getLogger(__name__)
 
 
 class Child:
@@ -146,14 +152,6 @@ def reason_of_end(code: int, last_words: str, seconds: float) -> str:
         return f"The run's process was ended by {signal.Signals(-code).name}. It may have taken too much memory."
     last = last_words.rpartition("\n")[2] or "it said nothing"
     return f"The run's process ended with the code {code}: {last}"
-
-
-TICK_SECONDS = 0.1
-MARGIN = 0.1  # of a lease, that a process ends by itself later than its worker would pause it
-AGAIN_SECONDS = 0.5  # before a database that did not answer is asked again
-HANGING = 4  # times the processor time that a run may take by the clock, and a minute, in case it only waits
-KILLED = "The run's process was killed from outside, perhaps because memory ran out. The run starts again shortly."
-log = logging.getLogger(__name__)
 
 
 class Attempt:

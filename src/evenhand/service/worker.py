@@ -28,6 +28,9 @@ from evenhand.service.settings import Service, Settings
 
 POLL_SECONDS = 0.5  # between two looks for a run
 STOP_SECONDS = 30.0  # that a process has to come to an end by itself
+RESTART_SECONDS = 2.0  # before a worker that has died is started again
+LAST_SECONDS = 5.0  # that a worker has for itself once its run has ended
+WORK = (sys.executable, "-c", "from evenhand.service.worker import work_for_parent; work_for_parent()")
 log = logging.getLogger(__name__)
 
 
@@ -122,12 +125,6 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-RESTART_SECONDS = 2.0  # before a worker that has died is started again
-LAST_SECONDS = 5.0  # that a worker has for itself once its run has ended
-WORK = (sys.executable, "-c", "from evenhand.service.worker import work_for_parent; work_for_parent()")
-log = logging.getLogger(__name__)
 
 
 class Workers:

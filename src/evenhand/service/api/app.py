@@ -27,6 +27,16 @@ from evenhand.service.storage.tables import Run
 
 LOGGER = logging.getLogger("evenhand.service")
 router = APIRouter(tags=["operations"], responses=documented())
+ROUTERS = (
+    uploads.data_router, uploads.model_router, runs.router, watching.router, results.router, accounts.router,
+    accounts.admin_router, router,
+)  # fmt: skip
+ABOUT = """Search classifiers for individual discrimination, and repair them.
+
+Requests that change something are sent as `application/json` (an empty object where there is nothing to say), files as
+`application/octet-stream`. Errors are `{"error": {"what": …, "message": …}}`.
+
+A service with accounts wants a token, which belongs to one project: `Authorization: Bearer evh_…`."""
 
 
 @router.get("/api/v1/openapi.json", include_in_schema=False)
@@ -82,18 +92,6 @@ def metrics(request: Request) -> Response:
     return Response(figures.text(), media_type=CONTENT_TYPE_LATEST)
 
 
-ROUTERS = (
-    uploads.data_router, uploads.model_router, runs.router, watching.router, results.router, accounts.router,
-    accounts.admin_router, router,
-)  # fmt: skip
-ABOUT = """Search classifiers for individual discrimination, and repair them.
-
-Requests that change something are sent as `application/json` (an empty object where there is nothing to say), files as
-`application/octet-stream`. Errors are `{"error": {"what": …, "message": …}}`.
-
-A service with accounts wants a token, which belongs to one project: `Authorization: Bearer evh_…`."""
-
-
 def create_app(service: Service) -> FastAPI:
     """The application over an opened service. It is the caller's to close the service afterwards."""
     app = FastAPI(
@@ -116,7 +114,7 @@ def create_app(service: Service) -> FastAPI:
     add_pages(app, service)
     app.add_middleware(ActionLog)
     app.add_middleware(Guard, settings=service.settings)
-    app.add_middleware(Journal, figures=app.state.metrics)  # added last: it stands before all others
+    app.add_middleware(Journal, metrics=app.state.metrics)  # added last: it stands before all others
     return app
 
 

@@ -35,6 +35,11 @@ MISSING_ROLE = {
     "auditor": "You may look at this project but not change it. Ask an admin to make you an auditor of it.",
     "admin": "Only admins of this service may do this.",
 }
+FIELD, HEADER = "csrf", "x-csrf-token"
+MOST_FILES = 2  # a model and its description
+MOST_FIELDS = 6000  # a table may have 5,000 columns, each with a box to tick
+LONGEST_FIELD = 1 << 16
+IN_ANY_PROJECT = ("/project", "/sign-in", "/sign-out")
 
 
 async def identify(request: Request) -> None:
@@ -170,13 +175,6 @@ def forget(request: Request, response: Response) -> None:
 def address_of(request: Request) -> str:
     """Where a request comes from; behind a proxy that is trusted, where the proxy says."""
     return request.client.host if request.client is not None else "unknown"
-
-
-FIELD, HEADER = "csrf", "x-csrf-token"
-MOST_FILES = 2  # a model and its description
-MOST_FIELDS = 6000  # a table may have 5,000 columns, each with a box to tick
-LONGEST_FIELD = 1 << 16
-IN_ANY_PROJECT = ("/project", "/sign-in", "/sign-out")
 
 
 async def check_form(request: Request) -> AsyncIterator[None]:

@@ -30,6 +30,9 @@ from evenhand.service.api.identity import address_of, check_access, identify
 LOGGER = logging.getLogger("evenhand.service")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+CHECK_SECONDS = 30.0  # how long a stream goes on before it is asked again whether its watcher may watch
+AN_ID = re.compile(r"\b[0-9a-f]{32}\b")
+LONGEST_SUBJECT = 200
 
 
 class Metrics:
@@ -55,9 +58,9 @@ class Metrics:
 class Journal:
     """Gives each request an id, measures it, writes a line about it; a failure becomes an answer without details."""
 
-    def __init__(self, app: ASGIApp, figures: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
-        self.figures = figures
+        self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on and note how it went."""
@@ -81,8 +84,8 @@ class Journal:
         # The route's pattern and not the path: ids and whatever people try would be a figure each.
         route = getattr(scope.get("route"), "path", None) or ("/static" if "/static/" in scope["path"] else "other")
         method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS") else "other"
-        self.figures.requests.labels(method, route, str(entry.status)).inc()
-        self.figures.seconds.labels(method, route).observe(seconds)
+        self.metrics.requests.labels(method, route, str(entry.status)).inc()
+        self.metrics.seconds.labels(method, route).observe(seconds)
         data = {
             "request": entry.id, "method": scope["method"], "path": scope["path"], "status": entry.status,
             "milliseconds": round(seconds * 1000, 1),
@@ -135,12 +138,6 @@ def use_json_logs(stream: IO[str] = sys.stderr, level: int = logging.INFO) -> No
     LOGGER.handlers[:] = [handler]
     LOGGER.setLevel(level)
     LOGGER.propagate = False
-
-
-LOGGER = logging.getLogger("evenhand.service")
-CHECK_SECONDS = 30.0  # how long a stream goes on before it is asked again whether its watcher may watch
-AN_ID = re.compile(r"\b[0-9a-f]{32}\b")
-LONGEST_SUBJECT = 200
 
 
 class ActionLog:

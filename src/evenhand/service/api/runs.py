@@ -31,6 +31,8 @@ from evenhand.service.storage.log import one_line
 from evenhand.service.storage.runs import State
 from evenhand.service.storage.tables import Run
 
+NO_FIGURES = ("files", "data")  # of a result
+
 
 def create_run(caller: Caller, kind: str, request: Request, title: str | None = None, parent: Run | None = None) -> Run:
     """A run that waits for a worker; what cannot work is refused now and not after a wait.
@@ -115,9 +117,6 @@ def _model(caller: Caller, request: Request) -> str | None:
     if not caller.service.assets.is_described(entry):
         raise EvenhandError(f"The model '{entry.name}' lacks its .json, which says what the network looks like.")
     return entry.name
-
-
-NO_FIGURES = ("files", "data")  # of a result
 
 
 def compare(a: Run, b: Run, *, whole: bool) -> ComparedRuns:

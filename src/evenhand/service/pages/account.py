@@ -20,6 +20,8 @@ from evenhand.service.storage.tables import Token
 LONGEST = 2000  # characters of an address to go on to
 
 pages = router()
+USUAL_DAYS = 90
+CHANGED = "/account?changed=password"
 
 
 def local_path(address: str) -> str:
@@ -86,10 +88,6 @@ def choose_project(request: Request, view: CurrentView, form: Form) -> Response:
     if (secret := session_of(request)) is not None and view.person is not None:
         view.service.accounts.choose_project(secret, field_of(form, "project"))
     return redirect(local_path(field_of(form, "next")))
-
-
-USUAL_DAYS = 90
-CHANGED = "/account?changed=password"
 
 
 def signed_in_person(view: View) -> Person:

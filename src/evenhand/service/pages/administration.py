@@ -20,6 +20,8 @@ USERS = "/admin/users"
 Given = Literal["viewer", "auditor"]
 
 pages = router()
+PROJECTS = "/admin/projects"
+PER_PAGE = 50
 
 
 def chosen_role(form: Any) -> Given | None:
@@ -158,10 +160,6 @@ def delete_user(view: CurrentView, name: str) -> Response:
 def _user_deletion(found: User) -> Deletion:
     words = "The user is signed out, and their tokens stop working. Runs and files that they made stay."
     return Deletion(USERS, f"{USERS}/{quote(found.name)}", found.name, words)
-
-
-PROJECTS = "/admin/projects"
-PER_PAGE = 50
 
 
 @pages.get("/admin/projects")

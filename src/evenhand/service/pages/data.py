@@ -24,6 +24,9 @@ from evenhand.service.storage.tables import DataFile, Run
 KINDS = {"category": "categories", "ordered": "categories in an order", "number": "number", "pass": "passed on"}
 MOST_VALUES = 6
 WHERE = "of this table"
+PREVIEW_ROWS = 6
+MOST_COLUMNS = 30
+LONGEST_VALUE = 60
 
 
 @lru_cache(maxsize=64)  # every page about a run asks for it
@@ -179,11 +182,6 @@ def model_name(service: Service, run: Run) -> str:
         return service.assets.model(str(known_as), run.project).name
     except EvenhandError:
         return "a model that was deleted"
-
-
-PREVIEW_ROWS = 6
-MOST_COLUMNS = 30
-LONGEST_VALUE = 60
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,21 @@ from evenhand.service.pages.view import CurrentView, View, redirect, router
 from evenhand.service.requests import NOUNS
 from evenhand.service.storage.tables import Run
 
+PRECISIONS: dict[str, dict[str, Any]] = {
+    "rough": {
+        "name": "Roughly", "about": "Intervals are at most 4 percentage points wide. Quickest.", "half_width": 0.02,
+    },
+    "usual": {
+        "name": "As usual", "about": "At most 1 percentage point wide.", "half_width": usual("measure", "half_width"),
+    },
+    "fine": {
+        "name": "Finely", "about": "At most a fifth of a percentage point wide; up to 25 times the usual work.",
+        "half_width": 0.001,
+    },
+}  # fmt: skip
+CONFIDENCES = {"0.9": "90%", "0.95": "95%", "0.99": "99%"}
+NUMBERS = ("repeats", "seeds", "steps")  # of the form of a repair
+
 
 @dataclass(frozen=True)
 class Way:
@@ -48,20 +63,6 @@ WAYS = (
     ),
     Way("all", "Try everything and keep the best", "All of the above, several strengths; this may take very long."),
 )  # fmt: skip
-PRECISIONS: dict[str, dict[str, Any]] = {
-    "rough": {
-        "name": "Roughly", "about": "Intervals are at most 4 percentage points wide. Quickest.", "half_width": 0.02,
-    },
-    "usual": {
-        "name": "As usual", "about": "At most 1 percentage point wide.", "half_width": usual("measure", "half_width"),
-    },
-    "fine": {
-        "name": "Finely", "about": "At most a fifth of a percentage point wide; up to 25 times the usual work.",
-        "half_width": 0.001,
-    },
-}  # fmt: skip
-CONFIDENCES = {"0.9": "90%", "0.95": "95%", "0.99": "99%"}
-NUMBERS = ("repeats", "seeds", "steps")  # of the form of a repair
 
 pages = router()
 

@@ -24,6 +24,11 @@ from evenhand.service.storage.tables import Project, Run
 
 FOLDER = Path(__file__).parent / "static"
 FOREVER = "public, max-age=31536000, immutable"
+HIDDEN_FILES = ("findings.index",)
+HEADINGS = {
+    403: "You may not do this", 404: "This page is not there", 409: "That cannot be done now", 429: "Please wait",
+    500: "Something failed here", 503: "Please wait a moment",
+}  # fmt: skip
 
 
 @cache
@@ -48,13 +53,6 @@ class Static(StaticFiles):
         marked = scope["query_string"].decode("latin-1") == _mark(Path(full_path).relative_to(FOLDER).as_posix())
         response.headers["Cache-Control"] = FOREVER if marked else "no-cache"
         return response
-
-
-HIDDEN_FILES = ("findings.index",)
-HEADINGS = {
-    403: "You may not do this", 404: "This page is not there", 409: "That cannot be done now", 429: "Please wait",
-    500: "Something failed here", 503: "Please wait a moment",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ CONNECT_SECONDS = 10
 KINDS = ("sqlite", "postgresql")
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 REFUSED = (DataError, IntegrityError, ProgrammingError)  # the database answers, and will say the same the next time
+SCRIPTS = Path(__file__).parent / "migrations"
+UPGRADE_LOCK = 0x65_76_65_6E  # any number that others on the same PostgreSQL server are unlikely to use
 
 
 def storable(value: Any) -> Any:
@@ -171,10 +173,6 @@ def _log_ahead(cursor: sqlite3.Cursor) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get("evenhand_writes", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-SCRIPTS = Path(__file__).parent / "migrations"
-UPGRADE_LOCK = 0x65_76_65_6E  # any number that others on the same PostgreSQL server are unlikely to use
 
 
 def upgrade(database: Database, to: str = "head") -> None:

@@ -22,6 +22,15 @@ from evenhand.service.storage.tables import LogEntry
 NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,99}")
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 200
 HASHER = PasswordHasher()  # argon2id with the library's parameters, which follow RFC 9106
+REFUSED, SIGNED_IN = "sign-in refused", "signed in"  # actions in the log
+WINDOW = timedelta(minutes=15)  # how far back wrong tries count
+MOST_OF_BOTH, MOST_OF_NAME, MOST_OF_ADDRESS = 5, 10, 20  # wrong tries; the next one has to wait
+KNOWN_FOR = timedelta(days=7)  # how long a network counts as one that a user signs in from
+# One password is looked at a time: a hash takes 64 MiB, and tries sent all at once must not slip past the limits.
+_ONE_AT_A_TIME = threading.Lock()
+MOST_WAITING = 20  # for their turn: each holds a thread that others need
+_WAITING = threading.BoundedSemaphore(MOST_WAITING)
+BUSY_SECONDS = 10
 
 
 def plain_name(name: str) -> str:
@@ -87,18 +96,6 @@ def _dummy_hash(hasher: PasswordHasher) -> str:
 def _bytes(password: str) -> bytes:
     """The same for a letter however the keyboard composes it; JSON can hold halves of letters, which UTF-8 cannot."""
     return unicodedata.normalize("NFKC", password).encode("utf-8", "surrogatepass")
-
-
-REFUSED, SIGNED_IN = "sign-in refused", "signed in"  # actions in the log
-WINDOW = timedelta(minutes=15)  # how far back wrong tries count
-MOST_OF_BOTH, MOST_OF_NAME, MOST_OF_ADDRESS = 5, 10, 20  # wrong tries; the next one has to wait
-KNOWN_FOR = timedelta(days=7)  # how long a network counts as one that a user signs in from
-
-# One password is looked at a time: a hash takes 64 MiB, and tries sent all at once must not slip past the limits.
-_ONE_AT_A_TIME = threading.Lock()
-MOST_WAITING = 20  # for their turn: each holds a thread that others need
-_WAITING = threading.BoundedSemaphore(MOST_WAITING)
-BUSY_SECONDS = 10
 
 
 class SignInRefused(EvenhandError):  # noqa: N818 - not an error of anybody's

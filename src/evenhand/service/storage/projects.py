@@ -17,6 +17,8 @@ from evenhand.service.storage.tables import Member, Project, Run, User
 
 Role = Literal["viewer", "auditor", "admin"]
 ROLES: tuple[Role, ...] = ("viewer", "auditor", "admin")  # each may do what those before it may
+DEFAULT_PROJECT = "default"  # always there; the only one whose id is a word
+LONGEST_NAME = 100
 
 
 class NoSuchProject(EvenhandError):  # noqa: N818 - it may have been there a moment ago
@@ -80,10 +82,6 @@ def role_of(session: Session, person: Person | User, project_id: str) -> Role | 
         return "admin" if session.get(Project, project_id) is not None else None
     member = session.get(Member, (person.id, project_id))
     return None if member is None else checked_role(member.role)
-
-
-DEFAULT_PROJECT = "default"  # always there; the only one whose id is a word
-LONGEST_NAME = 100
 
 
 def ensure_project(database: Database, name: str) -> None:

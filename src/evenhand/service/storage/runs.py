@@ -64,31 +64,32 @@ class Runs:
             hold_project(session, project)
             if check is not None:
                 check(session)
-            now = self.database.now(session)
-            run = Run(
-                id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, parent=parent,
-                state="queued", cancel=False, progress={}, attempts=0, created=now, lease=0, place=place,
-                asked_by=asked_by, schema_text=schema_text,
+            run = self._add(
+                session, project, kind, title, config, parent=parent, place=place, asked_by=asked_by,
+                schema_text=schema_text,
             )  # fmt: skip
-            session.add(run)
-            session.flush()
-            self._note(session, run.id, now, "queued", {})
+            self._note(session, run.id, run.created, "queued", {})
         return run
 
     def begin(
         self, project: str, kind: str, title: str, config: dict[str, Any], worker: str, place: str = "terminal"
     ) -> Claim:
-        """A new run that whoever asks for it does at once, in a terminal: no worker ever claims it."""
+        """A new run that whoever requests it does at once, in a terminal: no worker ever claims it."""
         with self.database.writing() as session:
             hold_project(session, project)
-            now = self.database.now(session)
-            run = Run(
-                id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, state="running",
-                cancel=False, progress={}, attempts=0, created=now, lease=0, place=place,
-            )  # fmt: skip
-            session.add(run)
-            session.flush()
-            return self._start(session, run, now, worker)
+            run = self._add(session, project, kind, title, config, place=place)
+            return self._start(session, run, run.created, worker)
+
+    def _add(
+        self, session: Session, project: str, kind: str, title: str, config: dict[str, Any], **more: str | None
+    ) -> Run:
+        run = Run(
+            id=uuid.uuid4().hex, project=project, kind=kind, title=title, config=config, state="queued", cancel=False,
+            progress={}, attempts=0, created=self.database.now(session), lease=0, **more,
+        )  # fmt: skip
+        session.add(run)
+        session.flush()
+        return run
 
     def claim_again(self, run_id: str, worker: str, project: str | None = None) -> Claim:
         """Do a terminal's run again that was interrupted, failed or was cancelled; nobody else must be doing it."""
@@ -263,14 +264,8 @@ class Runs:
         """Runs from the newest to the oldest; `after` is the creation and the id of the last one that was seen."""
         self._interrupt_silent()
         wanted = select(Run).order_by(Run.created.desc(), Run.id.desc()).limit(limit)
-        if project is not None:
-            wanted = wanted.where(Run.project == project)
-        if state is not None:
-            wanted = wanted.where(Run.state == state)
-        if kind is not None:
-            wanted = wanted.where(Run.kind == kind)
-        if parent is not None:
-            wanted = wanted.where(Run.parent == parent)
+        filters = {Run.project: project, Run.state: state, Run.kind: kind, Run.parent: parent}
+        wanted = wanted.where(*(column == value for column, value in filters.items() if value is not None))
         if after is not None:
             wanted = wanted.where(tuple_(Run.created, Run.id) < after)
         with self.database.reading() as session:

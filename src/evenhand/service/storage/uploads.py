@@ -165,9 +165,6 @@ def check_schema(text: str, file: str) -> None:
         raise EvenhandError(f"The schema is about the file '{found[:80]}'. Write file = \"{file}\".")
 
 
-PIECE = 1 << 20
-
-
 class TooLargeError(EvenhandError):
     """More came than is allowed."""
 
