@@ -180,7 +180,7 @@ def test_from_upload_to_a_repaired_model(visit: Visit, upload: Path, working: Ca
     _choose_model(visit, upload)
 
     # No worker runs yet: the page says so. It follows by itself once one does, without being loaded again.
-    page.get_by_text("It waits for a worker").wait_for()
+    page.get_by_text("It is waiting for a worker").wait_for()
     visit.look("07-waiting")
     working()
     page.get_by_role("link", name="Look at the pairs").wait_for()
@@ -225,7 +225,7 @@ def _upload_data(visit: Visit, upload: Path) -> None:
     page.get_by_role("heading", name="Which column is the decision?").wait_for()
     visit.look("04-decision")
     page.get_by_label("Column with the decision").select_option("approved")
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
 
 
 def _choose_columns(visit: Visit) -> None:

@@ -163,7 +163,7 @@ def test_a_resumed_run_begins_anew(service: Service, state: str) -> None:
 @pytest.mark.parametrize("state", ["queued", "running", "cancelling", "done", "interrupted"])
 def test_only_what_ended_badly_is_resumed(sqlite_service: Service, state: str) -> None:
     run = in_state(sqlite_service, state)
-    with pytest.raises(EvenhandError, match=f"is {state}; only one that failed"):
+    with pytest.raises(EvenhandError, match=f"is {state}; only a run that failed"):
         sqlite_service.runs.resume(run.id)
 
 

@@ -184,7 +184,7 @@ class NewRepair(_New):
 NewRun = Annotated[NewAudit | NewMeasure | NewRepair, Field(discriminator="kind")]
 
 
-class RepairWishes(BaseModel):
+class RepairOfAudit(BaseModel):
     """How to repair the model of an audit; what is left out has the defaults of a repair, or is as in the audit."""
 
     model_config = ConfigDict(extra="allow")
@@ -193,7 +193,7 @@ class RepairWishes(BaseModel):
     by: list[str] = Field(default=["blind"], max_length=6, description="Ways to repair.")
 
 
-class MeasureWishes(BaseModel):
+class MeasurementOfAudit(BaseModel):
     """How to measure the model of an audit: half_width, confidence, changes; what is left out is as usual."""
 
     model_config = ConfigDict(extra="allow")
@@ -263,7 +263,7 @@ def delete_run(caller: CurrentCaller, run_id: Id) -> Response:
 @router.post(
     "/runs/{run_id}/repair", summary="Repair the model of an audit", status_code=201, responses=documented("conflict")
 )
-def repair_run(caller: CurrentCaller, run_id: Id, body: RepairWishes) -> RunAnswer:
+def repair_run(caller: CurrentCaller, run_id: Id, body: RepairOfAudit) -> RunAnswer:
     """The same data, model and protected attributes; the other settings are those of a repair."""
     return _from_audit(caller, run_id, "repair", body)
 
@@ -271,13 +271,13 @@ def repair_run(caller: CurrentCaller, run_id: Id, body: RepairWishes) -> RunAnsw
 @router.post(
     "/runs/{run_id}/measure", summary="Measure the model of an audit", status_code=201, responses=documented("conflict")
 )
-def measure_run(caller: CurrentCaller, run_id: Id, body: MeasureWishes) -> RunAnswer:
+def measure_run(caller: CurrentCaller, run_id: Id, body: MeasurementOfAudit) -> RunAnswer:
     """How often it decides otherwise: the same data, model and protected attributes."""
     return _from_audit(caller, run_id, "measure", body)
 
 
-def _from_audit(caller: Caller, run_id: str, kind: Kind, body: RepairWishes | MeasureWishes) -> RunAnswer:
+def _from_audit(caller: Caller, run_id: str, kind: Kind, body: RepairOfAudit | MeasurementOfAudit) -> RunAnswer:
     audit, settings = audit_settings(caller, run_id, kind)
-    wishes: dict[str, Any] = body.model_dump(exclude={"title"})
-    run = create_run(caller, kind, request_of(kind, settings | wishes), body.title, audit)
+    chosen: dict[str, Any] = body.model_dump(exclude={"title"})
+    run = create_run(caller, kind, request_of(kind, settings | chosen), body.title, audit)
     return run_answer(run, whole=caller.may("admin"))

@@ -105,7 +105,7 @@ Column = Annotated[str, Field(min_length=1, max_length=500)]
 Size = Annotated[float, Field(gt=0, le=1e300)]
 
 
-class Inferring(JsonBody):
+class InferRequest(JsonBody):
     """What is known about a table before its schema is inferred."""
 
     label: Column = Field(description="The column that the model predicts.")
@@ -192,7 +192,7 @@ def preview_dataset(
 
 
 @data_router.post("/datasets/{dataset_id}/schema/infer", summary="Infer what the columns of a table mean")
-def infer_schema(caller: CurrentCaller, dataset_id: Id, body: Inferring) -> SchemaAnswer:
+def infer_schema(caller: CurrentCaller, dataset_id: Id, body: InferRequest) -> SchemaAnswer:
     """The schema is kept; read it and correct what is wrong."""
     entry = caller.dataset(dataset_id)
     found = _task(caller, entry, "infer", name=_short_name(entry.name), **body.model_dump())

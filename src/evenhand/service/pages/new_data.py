@@ -7,13 +7,13 @@ from fastapi import Response
 
 from evenhand.errors import EvenhandError
 from evenhand.service.api.table_tasks import ask
+from evenhand.service.api.uploads import SchemaText, set_schema
 from evenhand.service.pages.data import (
     ChosenData,
     Preview,
     attribute_row,
     chosen_data,
     preview_of,
-    schema_of,
     set_aside,
     with_choices,
     with_title,
@@ -124,16 +124,13 @@ def choose_label(view: CurrentView, form: Form) -> Response:
 
 @pages.post("/new/columns/text")
 def save_text(view: CurrentView, form: Form) -> Response:
-    """Keep a schema that was corrected as text, if it fits the table."""
-    project = view.project
-    subject = chosen_data(view.service, field_of(form, "data"), project)
+    """Save a schema that was corrected as text, if it fits the table."""
+    subject = chosen_data(view.service, field_of(form, "data"), view.project)
     # Browsers send line ends as CR LF, whatever was there before.
     text = str(form.get("text") or "").replace("\r\n", "\n")
     try:
         if subject.file is not None:
-            schema_of(text)
-            ask(view.service.settings, "check", view.service.assets.dataset_path(subject.file), text=text)
-            view.service.assets.set_schema(subject.known_as, text, project)
+            set_schema(view, subject.known_as, SchemaText(text=text))
     except EvenhandError as error:
         if subject.schema is None:
             raise
