@@ -14,8 +14,9 @@ from torch import Tensor
 from bench.text_reference import Source, Text, TextReference, Verdict, source_of
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
+from evenhand.models.text.by_construction import RecurrentModel
 from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier, word_vectors
-from evenhand.models.text.loading import RecurrentModel, load_text_model
+from evenhand.models.text.loading import load_text_model
 from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.text_world import Mentions, Sources, search_world
 from evenhand.search.check import Checked

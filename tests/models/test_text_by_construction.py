@@ -11,8 +11,8 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError
 from evenhand.methods.registry import TEXT_METHODS, make_text_method
-from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
-from evenhand.models.text.loading import RecurrentModel, load_text_model, save_recurrent_text
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, RecurrentModel, terms_of, without_terms
+from evenhand.models.text.loading import load_text_model, save_recurrent_text
 from evenhand.models.text.recurrent import Cell
 from evenhand.search.check import check
 from evenhand.search.search import Limits, Search

@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from evenhand.errors import EvenhandError
 from evenhand.models.text.recurrent import Cell, Recurrent, load_recurrent, save_recurrent
-from evenhand.models.text.training import TextEpoch, TextTrainingConfig, train_recurrent, word_sequences
+from evenhand.models.text.training import TextTrainingConfig, train_recurrent, word_sequences
+from evenhand.models.training import Epoch
 from evenhand.text.corpus import Corpus
 from tests.worlds.text import RUDE, small_corpus, small_vectors
 from tests.worlds.text_search import plain_logits
@@ -39,7 +40,7 @@ def test_a_small_corpus_is_learned(cell: Cell) -> None:
     kind = ["good", "nice", "great", "lovely", "polite"]
     texts = [f"the {thing} is {word}." for word in [*kind, *RUDE.split()[:5]] for thing in things]
     corpus = corpus_of(texts, [0] * 40 + [1] * 40)
-    epochs: list[TextEpoch] = []
+    epochs: list[Epoch] = []
     config = TextTrainingConfig(epochs=15, batch_rows=16, learning_rate=0.03, most_words=20, validation_share=0.2)
     network, description = train_recurrent(corpus, small_vectors(), cell, config, on_epoch=epochs.append)
     losses = [epoch.validation_loss for epoch in epochs if epoch.validation_loss is not None]
@@ -51,7 +52,7 @@ def test_a_small_corpus_is_learned(cell: Cell) -> None:
 
 
 def test_progress_rises_and_says_which_epoch_is_best() -> None:
-    epochs: list[TextEpoch] = []
+    epochs: list[Epoch] = []
     train_recurrent(small_corpus(), small_vectors(), "gru", replace(QUICK, epochs=5), on_epoch=epochs.append)
     standing = [(epoch.number, epoch.share) for epoch in epochs]
     assert standing == sorted(standing)
@@ -66,7 +67,7 @@ def test_progress_rises_and_says_which_epoch_is_best() -> None:
 
 def test_the_best_weights_are_kept() -> None:
     """With steps so large that the last epoch is not the best, the network has the lowest loss that was said."""
-    epochs: list[TextEpoch] = []
+    epochs: list[Epoch] = []
     corpus = small_corpus()
     config = TextTrainingConfig(epochs=12, batch_rows=8, learning_rate=0.3, most_words=20, validation_share=0.3)
     network, _ = train_recurrent(corpus, small_vectors(), "gru", config, on_epoch=epochs.append)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from evenhand.cli.reproduce import tables
 from evenhand.errors import EvenhandError
-from evenhand.models.text.loading import RecurrentModel
+from evenhand.models.text.by_construction import RecurrentModel
 from evenhand.paper.driver import Study, reproduce
 from evenhand.paper.figures import TEXT_AUDITS, TEXT_NETWORKS, TEXT_VALIDITY, VALIDITY_ROW, TextRow
 from evenhand.paper.pages import PAGES, FinishedPage, make_page

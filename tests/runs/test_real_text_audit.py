@@ -10,7 +10,8 @@ import pytest
 
 from evenhand.cli.main import main
 from evenhand.models.loading import BUILTIN
-from evenhand.models.text.loading import RecurrentModel, load_text_model
+from evenhand.models.text.by_construction import RecurrentModel
+from evenhand.models.text.loading import load_text_model
 from evenhand.models.text.recurrent import Cell
 from evenhand.text.corpus import Corpus, load_corpus
 from evenhand.text.lexicon import load_lexicon

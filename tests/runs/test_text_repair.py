@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from evenhand.errors import EvenhandError
-from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
-from evenhand.models.text.loading import RecurrentModel, load_text_model
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, RecurrentModel
+from evenhand.models.text.loading import load_text_model
 from evenhand.runs.repair import Repair
 from evenhand.runs.text_audit import audit_text
 from evenhand.runs.text_repair import TextWork, repair_text

@@ -14,7 +14,6 @@ from evenhand.cli.progress import DownloadDisplay
 from evenhand.errors import EvenhandError, unknown_name
 
 if TYPE_CHECKING:
-    from evenhand.models.text.training import TextEpoch
     from evenhand.models.training import Epoch
 
 
@@ -92,12 +91,10 @@ def _train_on_table(
 
 
 def _say_epoch(epoch: "Epoch") -> None:
-    best = "  best so far" if epoch.best else ""
-    typer.echo(
-        f"epoch {epoch.number:3}  validation loss {epoch.validation_loss:.4f}  "
-        f"accuracy {epoch.validation_accuracy:.2%}{best}",
-        err=True,
-    )
+    if epoch.validation_loss is not None:
+        best = "  best so far" if epoch.best else ""
+        figures = f"validation loss {epoch.validation_loss:.4f}  accuracy {epoch.validation_score:.2%}"
+        typer.echo(f"epoch {epoch.number:3}  {figures}{best}", err=True)
 
 
 def _print_accuracy(description: dict[str, Any], files: str) -> None:
@@ -164,7 +161,7 @@ class _EpochDisplay:
         self._live = sys.stderr.isatty()
         self._said = 0.0
 
-    def __call__(self, epoch: "TextEpoch") -> None:
+    def __call__(self, epoch: "Epoch") -> None:
         if self._quiet:
             return
         from evenhand.report.words import duration
@@ -172,7 +169,7 @@ class _EpochDisplay:
         where = f"epoch {epoch.number} of {self._epochs}"
         if epoch.validation_loss is not None:
             best = "  best so far" if epoch.best else ""
-            auc = "" if epoch.validation_auc is None else f"  AUC {epoch.validation_auc:.4f}"
+            auc = "" if epoch.validation_score is None else f"  AUC {epoch.validation_score:.4f}"
             line = f"{where}  validation loss {epoch.validation_loss:.4f}{auc}{best}"
             print(f"\r{line:<78}" if self._live else line, file=sys.stderr, flush=True)
         elif self._live and epoch.seconds - self._said > 0.5:

@@ -1,14 +1,18 @@
-"""Training of the paper's network: Adam, batches of 128, early stopping on a tenth of the training rows."""
+"""How networks are trained, for tables and for texts; and the paper's network for a table.
+
+A part of the training rows is held back: the weights with the lowest loss on it are kept.
+"""
 
 import copy
 import shlex
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from evenhand.data.dataset import Dataset
@@ -16,10 +20,12 @@ from evenhand.errors import EvenhandError
 from evenhand.models.devices import one_thread
 from evenhand.models.network import HIDDEN, FeedForward
 
+Network = TypeVar("Network", bound=nn.Module)
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """The paper's settings; epochs and patience are ours, since the paper does not state them."""
+    """The paper's settings: Adam, batches of 128. Epochs and patience are ours, since the paper does not state them."""
 
     epochs: int = 100
     patience: int = 10
@@ -35,12 +41,82 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class Epoch:
-    """Where training stands, for a progress display."""
+    """Where training stands, for a progress display: after each batch, and at the end of each epoch with its losses."""
 
     number: int
-    validation_loss: float
-    validation_accuracy: float
-    best: bool
+    share: float  # of this epoch's rows that are done
+    seconds: float  # since training began
+    left: float  # estimated, for all epochs
+    validation_loss: float | None = None  # at the end of an epoch
+    validation_score: float | None = None  # the accuracy of a table's network, the AUC of a text's
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a network learns from."""
+
+    rows: int  # of an epoch
+    batches: Callable[[], Iterable[Any]]  # of an epoch, each of some rows
+    loss: Callable[[Any], Tensor]  # of a batch
+    validate: Callable[[], tuple[float, float | None]]  # loss and score on the validation rows
+
+
+def initialised(seed: int, make: Callable[[], Network]) -> Network:
+    """A fresh network whose weights depend on the seed alone; the caller's random state is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def fit(
+    network: nn.Module,
+    lessons: Lessons,
+    epochs: int,
+    learning_rate: float,
+    on_epoch: Callable[[Epoch], None],
+    *,
+    patience: int | None = None,
+    cycle: int | None = None,
+    largest_norm: float | None = None,
+) -> int:
+    """Train with Adam and keep the weights with the lowest validation loss; returns how many epochs it took.
+
+    `patience`: epochs without a better loss after which it ends; `cycle`: steps over which the learning rate rises and
+    falls; `largest_norm`: what gradients are cut to.
+    """
+    optimizer = torch.optim.Adam(network.parameters(), lr=learning_rate)
+    schedule = cycle and torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=cycle + 1)
+    best, best_loss, best_epoch = copy.deepcopy(network.state_dict()), float("inf"), 0
+    number, start = 0, time.perf_counter()
+
+    def standing(share: float, *of_validation: Any) -> Epoch:
+        seconds, done = time.perf_counter() - start, (number - 1 + share) / epochs
+        return Epoch(number, share, seconds, seconds / done * (1 - done), *of_validation)
+
+    for number in range(1, epochs + 1):
+        network.train()
+        done = 0
+        for rows in lessons.batches():
+            optimizer.zero_grad(set_to_none=True)
+            lessons.loss(rows).backward()  # type: ignore[no-untyped-call]
+            if largest_norm is not None:
+                nn.utils.clip_grad_norm_(network.parameters(), largest_norm)
+            optimizer.step()
+            if schedule:
+                schedule.step()
+            done += len(rows)
+            on_epoch(standing(done / lessons.rows))
+        network.eval()
+        with torch.no_grad():
+            loss, score = lessons.validate()
+        on_epoch(standing(1.0, loss, score, loss < best_loss))
+        if loss < best_loss:
+            best, best_loss, best_epoch = copy.deepcopy(network.state_dict()), loss, number
+        elif patience is not None and number - best_epoch >= patience:
+            break
+    network.load_state_dict(best)
+    return number
 
 
 def train(
@@ -54,63 +130,27 @@ def train(
 
     The description names the command that does the same again; `data_argument` is what it says for the data.
     """
-    with one_thread(torch.device(device)):
-        network, epochs = _train(data, config, device, on_epoch)
-    return network, _description(network, data, config, epochs, data_argument or data.name)
-
-
-def _train(
-    data: Dataset, config: TrainingConfig, device: torch.device | str, on_epoch: Callable[[Epoch], None]
-) -> tuple[FeedForward, int]:
-    """The network, and how many epochs it took."""
     generator = torch.Generator().manual_seed(config.seed)
-    x = torch.tensor(data.codes, dtype=torch.float32)
-    y = torch.tensor(data.labels)
     rows = torch.tensor(data.train).nonzero()[:, 0]
     if len(rows) < 2:
         raise EvenhandError(f"Training {data.name} needs two training rows or more: to fit, and to know when to stop.")
     rows = rows[torch.randperm(len(rows), generator=generator)]
-    validation = max(1, round(len(rows) * config.validation_share))
-    held, fit = rows[:validation], rows[validation:]
-    network = _initialised([x.shape[1], *HIDDEN, len(data.schema.label.values)], config.seed).to(device)
-    x, y = x.to(device), y.to(device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-    best, best_loss, since_best, number = copy.deepcopy(network.state_dict()), float("inf"), 0, 0
-    for number in range(1, config.epochs + 1):
-        _one_epoch(network, optimizer, x, y, fit[torch.randperm(len(fit), generator=generator)], config.batch_rows)
-        loss, accuracy = _evaluate(network, x[held], y[held])
-        since_best = 0 if loss < best_loss else since_best + 1
-        on_epoch(Epoch(number, loss, accuracy, since_best == 0))
-        if since_best == 0:
-            best, best_loss = copy.deepcopy(network.state_dict()), loss
-        elif since_best >= config.patience:
-            break
-    network.load_state_dict(best)
-    return network.cpu(), number
+    held, learned = rows.tensor_split([max(1, round(len(rows) * config.validation_share))])
+    x, y = torch.tensor(data.codes, dtype=torch.float32, device=device), torch.tensor(data.labels, device=device)
+    widths = [x.shape[1], *HIDDEN, len(data.schema.label.values)]
+    network = initialised(config.seed, lambda: FeedForward(widths)).to(device)
 
+    def batches() -> Iterable[Tensor]:
+        return torch.split(learned[torch.randperm(len(learned), generator=generator)].to(device), config.batch_rows)
 
-def _initialised(widths: list[int], seed: int) -> FeedForward:
-    """A fresh network whose weights depend on the seed alone; the caller's random state is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return FeedForward(widths)
+    def validate() -> tuple[float, float]:
+        logits, labels = network(x[held]), y[held]
+        return functional.cross_entropy(logits, labels).item(), (logits.argmax(1) == labels).double().mean().item()
 
-
-def _one_epoch(
-    network: FeedForward, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, order: Tensor, batch_rows: int
-) -> None:
-    network.train()
-    for rows in torch.split(order.to(x.device), batch_rows):
-        optimizer.zero_grad(set_to_none=True)
-        functional.cross_entropy(network(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-
-
-@torch.no_grad()
-def _evaluate(network: FeedForward, x: Tensor, y: Tensor) -> tuple[float, float]:
-    network.eval()
-    logits = network(x)
-    return functional.cross_entropy(logits, y).item(), (logits.argmax(1) == y).double().mean().item()
+    lessons = Lessons(len(learned), batches, lambda part: functional.cross_entropy(network(x[part]), y[part]), validate)
+    with one_thread(torch.device(device)):
+        epochs = fit(network, lessons, config.epochs, config.learning_rate, on_epoch, patience=config.patience)
+    return network.cpu(), _description(network.cpu(), data, config, epochs, data_argument or data.name)
 
 
 def accuracy(network: torch.nn.Module, data: Dataset, held_out: bool) -> float:

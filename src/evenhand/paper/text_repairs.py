@@ -6,7 +6,7 @@ from statistics import mean
 from typing import Any
 
 from evenhand.models.devices import one_thread
-from evenhand.models.text.loading import RecurrentModel
+from evenhand.models.text.by_construction import RecurrentModel
 from evenhand.paper.columns import Column, mean_known, show, table, verdict
 from evenhand.paper.driver import MeasuredRow, Reproduction, Study
 from evenhand.paper.figures import MEAN_TEXT_REMOVED, TEXT_REPAIR_METHODS, TEXT_REPAIRS, TextRow

@@ -10,8 +10,14 @@ from torch.nn import functional
 
 from evenhand.errors import EvenhandError
 from evenhand.models.devices import one_thread
-from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, terms_of, without_terms
-from evenhand.models.text.loading import RecurrentModel, RecurrentText
+from evenhand.models.text.by_construction import (
+    AveragedTextModel,
+    BlindModel,
+    RecurrentModel,
+    RecurrentText,
+    terms_of,
+    without_terms,
+)
 from evenhand.models.text.recurrent import Recurrent
 from evenhand.repairs.text_certified import CertifiedLesson
 from evenhand.repairs.text_material import FoundPair, TextMaterial, Words, padded_words

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from evenhand.measures.rates import Rate
 from evenhand.measures.verdict import Verdict
-from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
-from evenhand.models.text.loading import RecurrentModel, RecurrentText
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, RecurrentModel, RecurrentText
 from evenhand.repairs.text import text_scores
 from evenhand.repairs.text_certified import certified_texts
 from evenhand.runs.text_world import TextSearchWorld, still_world

@@ -22,7 +22,8 @@ from evenhand.methods.registry import make_text_method
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
-from evenhand.models.text.loading import DEFAULT_CELL, RecurrentModel, RecurrentText, save_recurrent_text
+from evenhand.models.text.by_construction import RecurrentModel, RecurrentText
+from evenhand.models.text.loading import DEFAULT_CELL, save_recurrent_text
 from evenhand.repairs.text import averaged_text_model, repair_text_network
 from evenhand.repairs.text_material import FoundPair, TextMaterial, found_pairs
 from evenhand.repairs.text_training import RepairStep, repair_settings

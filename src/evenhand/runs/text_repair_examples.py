@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from evenhand.models.text.loading import RecurrentText
+from evenhand.models.text.by_construction import RecurrentText
 from evenhand.runs.text_world import TextSearchWorld
 from evenhand.search.check import Checked, check
 

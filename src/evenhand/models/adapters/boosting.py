@@ -20,14 +20,12 @@ from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter, two_columns
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.frames import (
-    FeatureMatrix,
     FrameAdapter,
     NamedColumns,
-    RawMatrix,
     attributes_named,
-    check_width,
     in_one_thread,
     is_numeric,
+    matrix_reader,
 )
 from evenhand.models.classifier import first_line
 
@@ -133,17 +131,10 @@ def reader_of(data: Dataset, model: Any, inputs: Inputs) -> Reader:
     if hasattr(model, "get_booster"):
         model = model.get_booster()
     booster = _about_lightgbm(getattr(model, "booster_", model), data) if of_lightgbm else _about_xgboost(model)
-    if inputs is not None and (inputs != "raw" or booster.names is not None):
-        matrix = FeatureMatrix(data, inputs, booster.names, booster.whose)
-        if matrix.width != booster.width and booster.names is None:
-            raise EvenhandError(
-                f"{booster.whose} reads {booster.width} columns without names; with inputs = {inputs} there are "
-                f"{matrix.width}."
-            )
+    matrix = matrix_reader(data, inputs, booster.names, booster.width, booster.whose)
+    if booster.names is None or matrix is not None:
+        assert matrix is not None
         return matrix
-    if booster.names is None:
-        check_width(data, booster.width, booster.whose)
-        return RawMatrix(data)
     _check_text(data, booster)
     columns = NamedColumns(data, booster.names, booster.whose, booster.categories)
     for name, values in columns.unknown(all_of_them=booster.unseen_are_missing).items():

@@ -274,6 +274,24 @@ class FeatureMatrix:
         return matrix if self._names is None else pd.DataFrame(matrix[:, self._places], columns=list(self._names))
 
 
+def matrix_reader(
+    data: Dataset, inputs: Inputs, names: Sequence[str] | None, width: int | None, whose: str
+) -> "FeatureMatrix | RawMatrix | None":
+    """What makes the matrix that a model reads; None where it reads raw columns: by its names, or all of them."""
+    if inputs is not None and (inputs != "raw" or names is not None):
+        matrix = FeatureMatrix(data, inputs, names, whose)
+        if names is None and width not in (None, matrix.width):
+            raise EvenhandError(
+                f"{whose} reads {width} columns without names; with inputs = {inputs} there are {matrix.width}."
+            )
+        return matrix
+    if names is not None or (width is None and inputs is None):
+        return None
+    if width is not None:
+        check_width(data, width, whose)
+    return RawMatrix(data)
+
+
 def attributes_named(schema: Schema, names: Sequence[str], whose: str) -> list[int]:
     """Positions of the attributes whose columns, or which themselves, have these names."""
     places = {

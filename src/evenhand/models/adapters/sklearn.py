@@ -21,13 +21,11 @@ from evenhand.models.adapters.base import Adapter, class_order, two_columns
 from evenhand.models.adapters.boosting import is_tree
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.frames import (
-    FeatureMatrix,
     FrameAdapter,
     NamedColumns,
-    RawMatrix,
     attributes_named,
-    check_width,
     in_one_thread,
+    matrix_reader,
 )
 from evenhand.models.classifier import first_line
 
@@ -156,25 +154,9 @@ def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.i
         from evenhand.models.adapters.boosting import reader_of
 
         return reader_of(data, model, inputs)
-    names = getattr(model, "feature_names_in_", None)
-    width = getattr(model, "n_features_in_", None)
-    if inputs == "raw" and names is None:
-        if width is not None:
-            check_width(data, width, whose)
-        return RawMatrix(data)
-    if inputs is not None:
-        matrix = FeatureMatrix(data, inputs, names, whose)
-        if names is None and width is not None and matrix.width != width:
-            raise EvenhandError(
-                f"{whose} reads {width} columns without names; with inputs = {inputs} there are {matrix.width}."
-            )
-        return matrix
-    if names is not None:
-        return NamedColumns(data, list(names), whose)
-    if width is not None:
-        check_width(data, width, whose)
-        return RawMatrix(data)
-    return None
+    names, width = (getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_"))
+    matrix = matrix_reader(data, inputs, names, width, whose)
+    return NamedColumns(data, list(names), whose) if matrix is None and names is not None else matrix
 
 
 def own_threshold(model: Any, label: Label) -> float | None:

@@ -1,6 +1,7 @@
-"""Models of text that no exchange of protected terms can change: one does not read them, one reads all of them.
+"""The ways in which a recurrent network may read a text: as it is, or so that no exchange of protected terms matters.
 
-What is not a protected term is read as before, so other words that hint at a group still count.
+Of the latter, one does not read protected terms, one reads all of them. What is not a protected term is read as before,
+so other words that hint at a group still count.
 """
 
 from collections.abc import Sequence
@@ -43,19 +44,13 @@ def without_terms(words: Sequence[str], terms: frozenset[Key]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class BlindModel:
-    """A recurrent network that reads every protected term as one and the same unknown word.
-
-    A term is one wherever it stands, also within a phrase that means something else ("White House"). In a search, a
-    term of several words is one where the search marks it as a mention, or where it is a unit.
-    """
+class RecurrentText:
+    """A recurrent network with the word vectors that it was trained on, and a way to read texts."""
 
     name: str
     network: Recurrent
     vectors: WordVectors
     most_words: int
-    attribute: str
-    terms: frozenset[Key]
 
     @property
     def kind(self) -> str:
@@ -63,7 +58,45 @@ class BlindModel:
         return self.network.cell
 
     def readings(self, text: str) -> list[list[str]]:
-        """The words that the network reads of a text, as its only reading."""
+        """The words that the network reads of a text, once for each reading whose scores are averaged."""
+        raise NotImplementedError
+
+    def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> TextClassifier:
+        """The network over the vectors of the words that the texts may hold."""
+        return self._over(texts, texts.units.table(), device, chunk_rows)
+
+    def _over(
+        self, texts: SearchTexts, table: Tensor, device: torch.device, chunk_rows: int | None
+    ) -> RecurrentClassifier:
+        """The network over units, of which `table` says the words."""
+        vectors = word_vectors(texts.units, self.vectors)
+        return RecurrentClassifier(
+            self.network, vectors, table, most_words=self.most_words, device=device, chunk_rows=chunk_rows
+        )
+
+
+@dataclass(frozen=True)
+class RecurrentModel(RecurrentText):
+    """A recurrent network that reads texts as they are."""
+
+    def readings(self, text: str) -> list[list[str]]:
+        """The first words of a text."""
+        return [tokenize(text).words[: self.most_words] or [UNREAD]]
+
+
+@dataclass(frozen=True)
+class BlindModel(RecurrentText):
+    """A recurrent network that reads every protected term as one and the same unknown word.
+
+    A term is one wherever it stands, also within a phrase that means something else ("White House"). In a search, a
+    term of several words is one where the search marks it as a mention, or where it is a unit.
+    """
+
+    attribute: str
+    terms: frozenset[Key]
+
+    def readings(self, text: str) -> list[list[str]]:
+        """The first words of a text without its terms."""
         return [without_terms(tokenize(text).words, self.terms)[: self.most_words] or [UNREAD]]
 
     def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> RecurrentClassifier:
@@ -72,18 +105,11 @@ class BlindModel:
         hidden = torch.tensor([key_of(surface) in self.terms for surface in texts.units.surfaces])
         table[hidden] = NOTHING
         table[hidden, 0] = len(texts.units.words)  # the row behind all words is that of unknown ones
-        return RecurrentClassifier(
-            self.network,
-            word_vectors(texts.units, self.vectors),
-            table,
-            most_words=self.most_words,
-            device=device,
-            chunk_rows=chunk_rows,
-        )
+        return self._over(texts, table, device, chunk_rows)
 
 
 @dataclass(frozen=True)
-class AveragedTextModel:
+class AveragedTextModel(RecurrentText):
     """The mean of a recurrent network's scores of a text in which all mentions name one value, over some values.
 
     A value that lacks the form of one of a text's mentions is left out for that text; where none is left, each mention
@@ -92,19 +118,10 @@ class AveragedTextModel:
     another form ("atheist", a noun or an adjective), and then the mean is over other words.
     """
 
-    name: str
-    network: Recurrent
-    vectors: WordVectors
-    most_words: int
     lexicon: str  # where the words are from: a name, or a file's path
     words: ProtectedWords
     values: tuple[int, ...]  # that are averaged over
     ambiguous: Ambiguous = "keep"
-
-    @property
-    def kind(self) -> str:
-        """Which cell."""
-        return self.network.cell
 
     def mentions(self, tokens: Tokens) -> list[Mention]:
         """The mentions that are read."""
@@ -124,7 +141,7 @@ class AveragedTextModel:
         return next(term for term in every if term is not None)
 
     def readings(self, text: str) -> list[list[str]]:
-        """The words that the network reads of a text, one reading for each value."""
+        """The first words of a text, once for each value."""
         tokens = tokenize(text)
         mentions = self.mentions(tokens)
         readings = []
@@ -139,14 +156,7 @@ class AveragedTextModel:
     def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> "AveragedTextClassifier":
         """The mean over texts whose mentions are all written anew."""
         tables = self._tables(texts)  # before the vectors are looked up: there may be new units
-        inner = RecurrentClassifier(
-            self.network,
-            word_vectors(texts.units, self.vectors),
-            texts.units.table(),
-            most_words=self.most_words,
-            device=device,
-            chunk_rows=chunk_rows,
-        )
+        inner = self._over(texts, texts.units.table(), device, chunk_rows)
         return AveragedTextClassifier(inner, *(table.to(device) for table in tables))
 
     def _tables(self, texts: SearchTexts) -> tuple[Tensor, Tensor, Tensor]:

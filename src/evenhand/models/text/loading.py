@@ -10,14 +10,13 @@ from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files, read_description
-from evenhand.models.text.by_construction import AveragedTextModel, BlindModel
-from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier, word_vectors
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, RecurrentModel, RecurrentText
+from evenhand.models.text.classifier import TextClassifier
 from evenhand.models.text.recurrent import CELLS, FORMAT, Recurrent, load_recurrent, save_recurrent
 from evenhand.models.text.transformer import TransformerClassifier, load_transformer, longest, match_labels
 from evenhand.text.corpus import Corpus
-from evenhand.text.lexicon import load_lexicon
+from evenhand.text.lexicon import Key, ProtectedWords, load_lexicon
 from evenhand.text.texts import SearchTexts
-from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors
 
 DEFAULT_CELL = "lstm"
@@ -41,39 +40,6 @@ class TextModel(Protocol):
 
     def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> TextClassifier:
         """The model seen as what a search asks."""
-
-
-@dataclass(frozen=True)
-class RecurrentModel:
-    """A recurrent network with the word vectors that it was trained on."""
-
-    name: str
-    network: Recurrent
-    vectors: WordVectors
-    most_words: int
-
-    @property
-    def kind(self) -> str:
-        """Which cell."""
-        return self.network.cell
-
-    def readings(self, text: str) -> list[list[str]]:
-        """The words that the network reads of a text, as its only reading."""
-        return [tokenize(text).words[: self.most_words] or [""]]
-
-    def classifier(self, texts: SearchTexts, device: torch.device, chunk_rows: int | None) -> RecurrentClassifier:
-        """The network over the vectors of the words that the texts may hold."""
-        return RecurrentClassifier(
-            self.network,
-            word_vectors(texts.units, self.vectors),
-            texts.units.table(),
-            most_words=self.most_words,
-            device=device,
-            chunk_rows=chunk_rows,
-        )
-
-
-RecurrentText = RecurrentModel | BlindModel | AveragedTextModel
 
 
 @dataclass(frozen=True)
@@ -145,11 +111,12 @@ def _recurrent(path: Path, corpus: Corpus, vectors: WordVectors, name: str) -> R
     most_words = description.get("most_words")
     if type(most_words) is not int or most_words < 1:
         raise EvenhandError(f"{description_file} does not say how many words the network reads (most_words).")
+    own = (name, network, vectors, most_words)
     if kind == BLIND:
-        return _blind(name, network, vectors, most_words, description, description_file)
+        return BlindModel(*own, *_blind(description, description_file))
     if kind == AVERAGED:
-        return _averaged(name, network, vectors, most_words, description, description_file)
-    return RecurrentModel(name, network, vectors, most_words)
+        return AveragedTextModel(*own, *_averaged(description, description_file))
+    return RecurrentModel(*own)
 
 
 def save_recurrent_text(model: RecurrentText, description: dict[str, Any], path: Path) -> None:
@@ -164,25 +131,23 @@ def save_recurrent_text(model: RecurrentText, description: dict[str, Any], path:
     save_recurrent(model.network, kept | extra, path)
 
 
-def _blind(
-    name: str, network: Recurrent, vectors: WordVectors, most_words: int, description: dict[str, Any], file: Path
-) -> BlindModel:
+def _blind(description: dict[str, Any], file: Path) -> tuple[str, frozenset[Key]]:
+    """The attribute that a network does not read, and its terms."""
     blind = description.get("blind")
     terms = blind.get("terms") if isinstance(blind, dict) else None
     if not isinstance(blind, dict) or not isinstance(terms, list) or not terms or not all(map(_is_term, terms)):
         raise EvenhandError(
             f"{file} does not say which terms the network does not read. Make it with `evenhand repair`."
         )
-    return BlindModel(name, network, vectors, most_words, str(blind.get("attribute")), frozenset(map(tuple, terms)))
+    return str(blind.get("attribute")), frozenset(map(tuple, terms))
 
 
 def _is_term(term: object) -> bool:
     return isinstance(term, list) and len(term) > 0 and all(isinstance(word, str) for word in term)
 
 
-def _averaged(
-    name: str, network: Recurrent, vectors: WordVectors, most_words: int, description: dict[str, Any], file: Path
-) -> AveragedTextModel:
+def _averaged(description: dict[str, Any], file: Path) -> tuple[str, ProtectedWords, tuple[int, ...], Ambiguous]:
+    """The lexicon, the words, the values and the choice of words that a network averages over."""
     average = description.get("average")
     named = isinstance(average, dict) and all(isinstance(average.get(key), str) for key in ("lexicon", "attribute"))
     if not isinstance(average, dict) or not named or not isinstance(average.get("values"), list):
@@ -192,7 +157,7 @@ def _averaged(
     words = load_lexicon(average["lexicon"]).attribute(average["attribute"])
     values = tuple(words.value_index(str(value)) for value in average["values"])
     ambiguous: Ambiguous = "exclude" if average.get("ambiguous") == "exclude" else "keep"
-    return AveragedTextModel(name, network, vectors, most_words, average["lexicon"], words, values, ambiguous)
+    return average["lexicon"], words, values, ambiguous
 
 
 def _check_fit(

@@ -1,8 +1,6 @@
 """Training of the paper's recurrent networks on a corpus, over fixed word vectors."""
 
-import copy
 import shlex
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,6 +15,7 @@ from torch.nn import functional
 from evenhand.errors import EvenhandError
 from evenhand.models.devices import one_thread
 from evenhand.models.text.recurrent import Cell, Recurrent
+from evenhand.models.training import Epoch, Lessons, fit, initialised
 from evenhand.text.corpus import Corpus
 from evenhand.text.tokens import tokenize
 from evenhand.text.vectors import WordVectors
@@ -41,19 +40,6 @@ class TextTrainingConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch_rows, self.most_words) < 1:
             raise EvenhandError("Epochs, batch rows and words must be at least 1.")
-
-
-@dataclass(frozen=True)
-class TextEpoch:
-    """Where training stands, for a progress display."""
-
-    number: int
-    share: float  # of this epoch's texts that are done
-    seconds: float  # since training began
-    left: float  # estimated
-    validation_loss: float | None = None  # at the end of an epoch
-    validation_auc: float | None = None
-    best: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,39 +85,18 @@ def train_recurrent(
     cell: Cell,
     config: TextTrainingConfig,
     device: torch.device | str = "cpu",
-    on_epoch: Callable[[TextEpoch], None] = lambda epoch: None,
+    on_epoch: Callable[[Epoch], None] = lambda epoch: None,
     data_arguments: list[str] | None = None,
 ) -> tuple[Recurrent, dict[str, Any]]:
     """Train on the training texts, both classes weighing alike; keep the weights with the lowest validation loss."""
-    texts: list[str] = corpus.texts.to_pylist()
-    sequences = word_sequences(texts, vectors, config.most_words)
-    arguments = data_arguments or [corpus.name]
-    named = (vectors.name, vectors.fingerprint)
-    return train_on_sequences(sequences, corpus, named, cell, config, device, on_epoch, arguments)
-
-
-def train_on_sequences(
-    sequences: WordSequences,
-    corpus: Corpus,
-    vectors: tuple[str, str],
-    cell: Cell,
-    config: TextTrainingConfig,
-    device: torch.device | str,
-    on_epoch: Callable[[TextEpoch], None],
-    data_arguments: list[str],
-) -> tuple[Recurrent, dict[str, Any]]:
-    """The same from texts that are numbers already; `vectors` are the name and the fingerprint of the word vectors."""
+    sequences = word_sequences(corpus.texts.to_pylist(), vectors, config.most_words)
     sequences = replace(sequences, table=sequences.table.to(device))
+    parts = {"train": np.flatnonzero(corpus.train), "held_out": np.flatnonzero(~corpus.train)}
     with one_thread(torch.device(device)):
         network = _train(sequences, corpus, cell, config, on_epoch)
-        quality = {name: _quality(network, sequences, corpus, rows) for name, rows in _parts(corpus).items()}
+        quality = {name: _quality(network, sequences, corpus, rows) for name, rows in parts.items() if len(rows)}
     where = torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"
-    return network.cpu(), _description(corpus, vectors, cell, config, where, quality, data_arguments)
-
-
-def _parts(corpus: Corpus) -> dict[str, NDArray[np.int64]]:
-    parts = {"train": np.flatnonzero(corpus.train), "held_out": np.flatnonzero(~corpus.train)}
-    return {name: rows for name, rows in parts.items() if len(rows)}
+    return network.cpu(), _description(corpus, vectors, cell, config, where, quality, data_arguments or [corpus.name])
 
 
 def _train(
@@ -139,51 +104,34 @@ def _train(
     corpus: Corpus,
     cell: Cell,
     config: TextTrainingConfig,
-    on_epoch: Callable[[TextEpoch], None],
+    on_epoch: Callable[[Epoch], None],
 ) -> Recurrent:
     rng = np.random.default_rng(config.seed)
     rows = rng.permutation(np.flatnonzero(corpus.train))
-    validation = max(1, round(len(rows) * config.validation_share))
-    held, fit = rows[:validation], rows[validation:]
-    counts = np.bincount(corpus.labels[fit], minlength=len(corpus.classes))
+    held, learned = np.split(rows, [max(1, round(len(rows) * config.validation_share))])
+    counts = np.bincount(corpus.labels[learned], minlength=len(corpus.classes))
     if not counts.all():
-        raise EvenhandError(f"Training {corpus.name} needs texts of both classes among its {len(fit):,} training rows.")
+        raise EvenhandError(
+            f"Training {corpus.name} needs texts of both classes among its {len(learned):,} training rows."
+        )
     device = sequences.table.device
-    weight = torch.tensor(len(fit) / (len(counts) * counts), dtype=torch.float32, device=device)
+    weight = torch.tensor(len(learned) / (len(counts) * counts), dtype=torch.float32, device=device)
     labels = torch.tensor(corpus.labels, device=device)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        network = Recurrent(cell, sequences.table.shape[1], len(corpus.classes)).to(device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
-    size = min(config.batch_rows, max(SMALLEST_BATCH, len(fit) // FEWEST_BATCHES))
-    steps = config.epochs * -(-len(fit) // size)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, config.learning_rate, total_steps=steps + 1)
-    best, best_loss, start = copy.deepcopy(network.state_dict()), float("inf"), time.perf_counter()
-    for number in range(1, config.epochs + 1):
-        done = 0
-        for batch in _batches(fit, sequences.lengths, size, rng):
-            optimizer.zero_grad(set_to_none=True)
-            logits = network(*sequences.batch(batch))
-            functional.cross_entropy(logits, labels[batch], weight).backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-            done += len(batch)
-            on_epoch(_standing(number, done / len(fit), config.epochs, time.perf_counter() - start))
+    shape = (sequences.table.shape[1], len(corpus.classes))
+    network = initialised(config.seed, lambda: Recurrent(cell, *shape)).to(device)
+    size = min(config.batch_rows, max(SMALLEST_BATCH, len(learned) // FEWEST_BATCHES))
+
+    def loss(batch: NDArray[np.int64]) -> Tensor:
+        return functional.cross_entropy(network(*sequences.batch(batch)), labels[batch], weight)
+
+    def validate() -> tuple[float, float | None]:
         logits = _logits(network, sequences, held)
-        loss = functional.cross_entropy(logits, labels[held], weight).item()
-        standing = _standing(number, 1.0, config.epochs, time.perf_counter() - start)
-        auc = _auc(corpus.labels[held], logits)
-        on_epoch(TextEpoch(number, 1.0, standing.seconds, standing.left, loss, auc, loss < best_loss))
-        if loss < best_loss:
-            best, best_loss = copy.deepcopy(network.state_dict()), loss
-    network.load_state_dict(best)
+        return functional.cross_entropy(logits, labels[held], weight).item(), _auc(corpus.labels[held], logits)
+
+    lessons = Lessons(len(learned), lambda: _batches(learned, sequences.lengths, size, rng), loss, validate)
+    steps = config.epochs * -(-len(learned) // size)
+    fit(network, lessons, config.epochs, config.learning_rate, on_epoch, cycle=steps, largest_norm=1.0)
     return network
-
-
-def _standing(number: int, share: float, epochs: int, seconds: float) -> TextEpoch:
-    done = (number - 1 + share) / epochs
-    return TextEpoch(number, share, seconds, seconds / done * (1 - done))
 
 
 def _batches(
@@ -206,7 +154,6 @@ def _logits(network: Recurrent, sequences: WordSequences, rows: NDArray[np.int64
     order = np.argsort(sequences.lengths[rows], kind="stable")
     for part in np.split(order, range(EVALUATION_ROWS, len(order), EVALUATION_ROWS)):
         logits[torch.from_numpy(part)] = network(*sequences.batch(rows[part]))
-    network.train()
     return logits
 
 
@@ -233,7 +180,7 @@ def _quality(
 
 def _description(
     corpus: Corpus,
-    vectors: tuple[str, str],
+    vectors: WordVectors,
     cell: Cell,
     config: TextTrainingConfig,
     where: str,
@@ -249,8 +196,8 @@ def _description(
     return {
         "dataset": corpus.name,
         "classes": corpus.classes,
-        "vectors": vectors[0],
-        "vectors_fingerprint": vectors[1],
+        "vectors": vectors.name,
+        "vectors_fingerprint": vectors.fingerprint,
         "most_words": config.most_words,
         "made_by": shlex.join(command),
         "training": asdict(config) | {"torch": torch.__version__, "device": where},
