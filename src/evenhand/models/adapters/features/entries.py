@@ -93,6 +93,16 @@ class CodeTable:
         """How many columns it fills."""
         return int(self.entries.shape[1])
 
+    @property
+    def low(self) -> int:
+        """The smallest code that is looked up."""
+        return self.first
+
+    @property
+    def high(self) -> int:
+        """The largest one."""
+        return self.first + len(self.entries) - 1
+
     def scaled(self, shift: float, scale: float) -> "CodeTable":
         """The same minus shift, over scale."""
         return CodeTable(self.attribute, self.first, (self.entries - shift) / scale)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
@@ -158,10 +157,16 @@ class _Part(nn.Module):
     places: Tensor  # (columns,) where each stands in the matrix
     columns: int
 
-    def _keep(self, **arrays: NDArray[Any]) -> None:
-        for name, values in arrays.items():
-            self.register_buffer(name, torch.from_numpy(values))
-        self._runs = _runs(arrays.get("places", np.zeros(0)).tolist())
+    def _keep(self, own: Sequence[Any], dtype: type[np.generic], fields: str, **places: Sequence[int]) -> None:
+        """Remember fields of the columns, and where they stand, as tensors that follow the module to its device."""
+        self.columns = len(own)
+        self.register_buffer("attributes", torch.tensor([column.attribute for column in own], dtype=torch.int64))
+        for name in fields.split():
+            numbers = np.array([getattr(column, name) for column in own], dtype=dtype)
+            self.register_buffer(name, torch.from_numpy(numbers))
+        for name, positions in places.items():
+            self.register_buffer(name, torch.tensor(positions, dtype=torch.int64))
+        self._runs = _runs(list(places.get("places", [])))
 
     def _codes(self, x: Tensor) -> Tensor:
         """(n, columns) the code that each column reads."""
@@ -194,15 +199,8 @@ class _AffinePart(_Part):
     def __init__(self, placed: list[tuple[FeatureColumns, int]]) -> None:
         super().__init__()
         own = [(column, start) for column, start in placed if isinstance(column, Affine)]
-        self.columns = len(own)
-        self._keep(
-            attributes=np.array([column.attribute for column, _ in own], dtype=np.int64),
-            places=np.array([start for _, start in own], dtype=np.int64),
-            slope=np.array([column.slope for column, _ in own], dtype=np.float64),
-            offset=np.array([column.offset for column, _ in own], dtype=np.float64),
-            low=np.array([column.low for column, _ in own], dtype=np.float64),
-            high=np.array([column.high for column, _ in own], dtype=np.float64),
-        )
+        columns, starts = [column for column, _ in own], [start for _, start in own]
+        self._keep(columns, np.float64, "slope offset low high", places=starts)
 
     def fill(self, out: Tensor, x: Tensor, whole: bool) -> None:  # noqa: ARG002 - the same between codes
         codes = self._codes(x).double().clamp_(self.low, self.high)  # in float64: then rounded only once
@@ -234,16 +232,10 @@ class _OneHotPart(_LookedUp):
     def __init__(self, placed: list[tuple[FeatureColumns, int]]) -> None:
         super().__init__()
         own = [(column, start) for column, start in placed if isinstance(column, OneHot)]
-        self.columns = len(own)
-        self.any_dropped = any(column.dropped for column, _ in own)
-        self._keep(
-            attributes=np.array([column.attribute for column, _ in own], dtype=np.int64),
-            first=np.array([column.first for column, _ in own], dtype=np.float32),
-            low=np.array([column.low for column, _ in own], dtype=np.float32),
-            high=np.array([column.high for column, _ in own], dtype=np.float32),
-            start=np.array([start - column.dropped for column, start in own], dtype=np.int64),
-            dropped=np.array([int(column.dropped) for column, _ in own], dtype=np.int64),
-        )
+        dropped = [int(column.dropped) for column, _ in own]
+        self.any_dropped = any(dropped)
+        starts = [start - column.dropped for column, start in own]
+        self._keep([column for column, _ in own], np.float32, "first low high", start=starts, dropped=dropped)
 
     def fill(self, out: Tensor, x: Tensor, whole: bool) -> None:
         positions = self._positions(x)
@@ -291,22 +283,13 @@ class _TablePart(_LookedUp):
     def __init__(self, placed: list[tuple[FeatureColumns, int]]) -> None:
         super().__init__()
         own = [
-            (table, start + i, table.entries[:, i])
-            for table, start in placed
-            if isinstance(table, CodeTable)
-            for i in range(table.width)
+            (table, start + i, i) for table, start in placed if isinstance(table, CodeTable) for i in range(table.width)
         ]
-        self.columns = len(own)
-        lengths = [len(values) for _, _, values in own]
-        self._keep(
-            attributes=np.array([table.attribute for table, _, _ in own], dtype=np.int64),
-            places=np.array([place for _, place, _ in own], dtype=np.int64),
-            first=np.array([table.first for table, _, _ in own], dtype=np.float32),
-            low=np.array([table.first for table, _, _ in own], dtype=np.float32),
-            high=np.array([table.first + len(values) - 1 for table, _, values in own], dtype=np.float32),
-            start=np.cumsum([0, *lengths])[:-1].astype(np.int64),
-            entries=np.concatenate([np.zeros(0), *(values for _, _, values in own)]),
-        )
+        lists = [np.zeros(0), *(table.entries[:, i] for table, _, i in own)]
+        starts = np.cumsum([len(values) for values in lists])[:-1].tolist()
+        places = [place for _, place, _ in own]
+        self._keep([table for table, _, _ in own], np.float32, "first low high", places=places, start=starts)
+        self.register_buffer("entries", torch.from_numpy(np.concatenate(lists)))
 
     def fill(self, out: Tensor, x: Tensor, whole: bool) -> None:
         positions = self._positions(x)

@@ -6,6 +6,7 @@ in a direction; whether a pair is found is decided by the runtime that the file 
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,17 @@ Maker = Callable[[pd.DataFrame], NDArray[Any]]
 LABELS = (6, 7, 8, 9)  # int32, int64, string, bool
 
 
+@dataclass(frozen=True)
+class _OpenFile:
+    """A file that can be asked."""
+
+    path: Path
+    model: Any
+    output: str  # what the graph calls its scores
+    run: Run  # to the scores
+    decide: Run | None  # to the labels, where the graph has them beside its scores
+
+
 def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn.Module:
     """A model that reads a matrix of features, or one input for each raw column as skl2onnx writes it."""
     model = read_onnx(path)
@@ -44,20 +56,21 @@ def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn
     classes = None if is_label else classes or classes_of(model)  # labels say themselves which they are
     order = None if classes is None else class_order(classes, data.schema.label)
     session = _session(model, path, threads)
-    run, labels = _asking(session, output), label_output(model, output)
-    decide = None if labels is None or is_label else _asking(session, labels)
+    labels = None if is_label else label_output(model, output)
+    decide = None if labels is None else _asking(session, labels)
+    file = _OpenFile(path, model, output, _asking(session, output), decide)
     sources = _sources(model.graph)
     for source in sources:
         _check_rows(source, path)
     if len(sources) == 1 and not _is_column(sources[0], data):
-        on_matrix = _on_matrix(data, model, sources[0], output, run, decide, inputs, path)
+        on_matrix = _on_matrix(data, file, sources[0], inputs)
         on_matrix.told(inputs)
         on_matrix.lone_logit = False
         adapter = in_order(on_matrix, order)
     elif inputs is not None:
         raise EvenhandError(f"{path} reads raw columns by their names, not a matrix. Leave inputs out.")
     else:
-        adapter = _on_columns(data, model, sources, output, run, decide, order, path)
+        adapter = _on_columns(data, file, sources, order)
     adapter.own_classes = data.schema.label.values if is_label else None
     if classes is not None:
         adapter.own_classes = named_classes(classes, data.schema.label)
@@ -164,36 +177,27 @@ class OnnxNetworkAdapter(NetworkAdapter):
         return self._runtime.own_labels(x)
 
 
-def _on_matrix(
-    data: Dataset,
-    model: Any,
-    source: Any,
-    output: str,
-    run: Run,
-    decide: Run | None,
-    inputs: Inputs,
-    path: Path,
-) -> Adapter:
-    kind = source.type.tensor_type.elem_type
+def _on_matrix(data: Dataset, file: _OpenFile, source: Any, inputs: Inputs) -> Adapter:
+    kind, about = source.type.tensor_type.elem_type, str(file.path)
     if kind not in MATRICES or len(_sides(source)) != 2:
         raise EvenhandError(
-            f"{path} must read one matrix of numbers, or one input for each column of the table; its input "
+            f"{file.path} must read one matrix of numbers, or one input for each column of the table; its input "
             f"'{source.name}' is neither."
         )
     features = Features(data, inputs, torch.float64 if MATRICES[kind] == torch.float64 else torch.float32)
     wanted = _sides(source)[1]
     if wanted not in (None, features.width):
-        raise cannot_read(str(path), features, f"its input has {wanted} columns")
-    runtime = OnnxRuntimeAdapter(features, run, decide, source, data.schema.label, str(path))
+        raise cannot_read(about, features, f"its input has {wanted} columns")
+    runtime = OnnxRuntimeAdapter(features, file.run, file.decide, source, data.schema.label, about)
     x = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
     try:
         expected = runtime(x)
     except Exception as error:
-        raise cannot_read(str(path), features, first_line(error)) from error
-    why_not = _why_not(model, output, MATRICES[kind])
+        raise cannot_read(about, features, first_line(error)) from error
+    why_not = _why_not(file.model, file.output, MATRICES[kind])
     if not why_not:
-        graph = OnnxGraph(model, source.name, output)
-        why_not = _disagreement(NetworkAdapter(features, graph, str(path)), x, expected)
+        graph = OnnxGraph(file.model, source.name, file.output)
+        why_not = _disagreement(NetworkAdapter(features, graph, about), x, expected)
         if not why_not:
             return OnnxNetworkAdapter(runtime, graph)
     runtime.no_gradients = why_not
@@ -231,31 +235,20 @@ class _ColumnsAdapter(FrameAdapter):
     thread_safe = True
 
 
-def _on_columns(
-    data: Dataset,
-    model: Any,
-    sources: list[Any],
-    output: str,
-    run: Run,
-    decide: Run | None,
-    order: list[int] | None,
-    path: Path,
-) -> Adapter:
-    arrays = column_inputs(data.schema, sources, path)
+def _on_columns(data: Dataset, file: _OpenFile, sources: list[Any], order: list[int] | None) -> Adapter:
+    arrays = column_inputs(data.schema, sources, file.path)
 
-    def own_labels(frame: pd.DataFrame) -> Any:
-        assert decide is not None
-        return decide({name: make(frame) for name, make in arrays.items()})
+    def asking(run: Run) -> Callable[[pd.DataFrame], NDArray[Any]]:
+        return lambda frame: run({name: make(frame) for name, make in arrays.items()})
 
-    def ask(frame: pd.DataFrame) -> Any:
-        answer = run({name: make(frame) for name, make in arrays.items()})
+    def scores(frame: pd.DataFrame) -> NDArray[Any]:
+        answer = asking(file.run)(frame)
         return answer if order is None or answer.ndim == 1 else answer[:, order]
 
-    names = obstacles(model.graph, output)
+    names = obstacles(file.model.graph, file.output)
     why_not = f"it reads raw columns, and its operators are {', '.join(names)}" if names else "it reads raw columns"
-    adapter = _ColumnsAdapter(
-        data, ask, about=str(path), no_gradients=why_not, decide=None if decide is None else own_labels
-    )
+    decide = None if file.decide is None else asking(file.decide)
+    adapter = _ColumnsAdapter(data, scores, about=str(file.path), no_gradients=why_not, decide=decide)
     adapter.reads = columns_read(data.schema, sources)
     return adapter
 
