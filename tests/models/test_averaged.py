@@ -16,7 +16,7 @@ import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
-from evenhand.models.averaged import Averaged, population_weights, save_averaged
+from evenhand.models.averaged import AveragedModel, population_weights, save_averaged
 from evenhand.models.classifier import Classifier
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, load_network
@@ -42,10 +42,10 @@ def small() -> tuple[Schema, TableSpace]:
     return schema, TableSpace(schema, ["a0", "a2"])
 
 
-def averaged(inner: nn.Module, space: TableSpace, seed: int = 0, output: Any = "logits") -> Averaged:
+def averaged(inner: nn.Module, space: TableSpace, seed: int = 0, output: Any = "logits") -> AveragedModel:
     """Weighted unevenly."""
     weights = torch.rand(space.variant_count, generator=torch.Generator().manual_seed(seed)) + 0.01
-    return Averaged(inner, space.protected, space.combinations, weights / weights.sum(), output).eval()
+    return AveragedModel(inner, space.protected, space.combinations, weights / weights.sum(), output).eval()
 
 
 @given(worlds(), st.integers(0, 100))
@@ -96,7 +96,7 @@ def test_probabilities_and_single_scores_are_read_as_such() -> None:
     _, space = small()
     weights = torch.zeros(15)
     weights[0], weights[10] = 0.25, 0.75  # a0 = 0 and a0 = 2
-    model = Averaged(Second(), space.protected, space.combinations, weights, "probabilities")
+    model = AveragedModel(Second(), space.protected, space.combinations, weights, "probabilities")
     scores = Classifier(model).outputs(torch.ones(1, 3)).scores
     assert scores[0].tolist() == pytest.approx([1 - 0.625, 0.625])
 

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from evenhand.models.text.recurrence import COLUMNS, Recurrence, StepPlan, Trace, Wanted
-from evenhand.models.text.recurrent import Cell, Recurrent
+from evenhand.models.text.recurrent import COLUMNS, Cell, Recurrence, Recurrent, StepPlan, Trace, WantedStates
 
 DIMENSIONS = 6
 
@@ -47,7 +46,7 @@ class Batch:
                 words[self.plan.offset[step] + column] = vector
         return self.engine.project(words)
 
-    def trace(self, wanted: Wanted | None = None, keep: bool = False) -> Trace:
+    def trace(self, wanted: WantedStates | None = None, keep: bool = False) -> Trace:
         return self.engine.forward(self.read(), self.plan, self.start, self.behind, wanted, keep)
 
     def logits(self) -> Tensor:
@@ -64,7 +63,7 @@ class Batch:
 
     def rest(self, begin: list[int]) -> "Batch":
         """The same sequences from their words `begin` on, with the states that they have there."""
-        wanted = Wanted(torch.tensor(begin).sub(1).clamp_min(0), torch.arange(len(begin)))
+        wanted = WantedStates(torch.tensor(begin).sub(1).clamp_min(0), torch.arange(len(begin)))
         states = self.trace(wanted).states
         lengths = [length - b for length, b in zip(self.lengths, begin, strict=True)]
         order = sorted(range(len(lengths)), key=lambda column: -lengths[column])

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from evenhand.data.dataset import Dataset
-from evenhand.models.averaged import Averaged, population_weights
+from evenhand.models.averaged import AveragedModel, population_weights
 from evenhand.runs.repair import Repair, paired
 from tests.worlds.repair import material_of, network, repaired, row_of, table
 from tests.worlds.schemas import labels_of
@@ -62,7 +62,7 @@ def test_accuracy_is_weighted(result: Repair) -> None:
 
 
 def test_the_average_is_over_people_and_not_over_rows(result: Repair) -> None:
-    assert isinstance(result.model, Averaged)
+    assert isinstance(result.model, AveragedModel)
     shares = [mean(DATA.codes[:, 0] == value, DATA.train) for value in range(3)]
     assert result.model.weights.tolist() == pytest.approx(shares)
     counted = [float((DATA.codes[DATA.train, 0] == value).mean()) for value in range(3)]

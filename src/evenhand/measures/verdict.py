@@ -17,7 +17,7 @@ from evenhand.measures.populations import Uniform
 from evenhand.measures.rates import Rate, share_of
 from evenhand.measures.sampling import sample_population
 from evenhand.models.adapters.base import people_codes
-from evenhand.models.averaged import Averaged
+from evenhand.models.averaged import AveragedModel
 from evenhand.models.bounds import NO_LABEL, certified_labels
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward, first_layer
@@ -151,12 +151,12 @@ class Judge:
 
     def _constructed(self, network: nn.Module) -> bool:
         """Whether a network never reads the protected columns."""
-        if isinstance(network, Averaged):
+        if isinstance(network, AveragedModel):
             return set(self.space.protected) <= set(network.columns)
         return isinstance(network, FeedForward) and not bool(first_layer(network).weight[:, self.space.protected].any())
 
     def _certified(self, network: nn.Module) -> Rate | None:
-        if not len(self.people) or not isinstance(network, FeedForward | Averaged):
+        if not len(self.people) or not isinstance(network, FeedForward | AveragedModel):
             return None
         if isinstance(network, FeedForward) and network.widths[-1] == 1:  # bounds compare the scores of classes
             return None

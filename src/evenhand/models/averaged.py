@@ -16,7 +16,7 @@ FORMAT = "evenhand averaged network 1"
 FEWEST_ROWS = 256  # below it a matrix product takes another way, and a row's score would depend on its company
 
 
-class Averaged(nn.Module):
+class AveragedModel(nn.Module):
     """Reads codes; asks another model about every combination of protected values and returns the mean as logits.
 
     What a row has in the protected columns is never read. Proxies in other columns are read as before.
@@ -41,7 +41,7 @@ class Averaged(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) to (n, classes): the logarithm of the mean score; rows alike but for protected values are one."""
-        x, which = self._unlike(x)
+        x, which = self._distinct_rows(x)
         mean: Tensor | float = 0.0
         for values, weight in zip(self.combinations.to(x.dtype), self.weights.to(x.dtype), strict=True):
             variant = x.clone()
@@ -50,13 +50,13 @@ class Averaged(nn.Module):
         assert isinstance(mean, Tensor)
         return mean.clamp_min(torch.finfo(mean.dtype).tiny).log()[which]
 
-    def around(self, inner: nn.Module) -> "Averaged":
+    def with_inner(self, inner: nn.Module) -> "AveragedModel":
         """The same average of another model, or of the same one opened for other rows."""
-        other = Averaged(inner, self.columns, self.combinations, self.weights, self.output).eval()
+        other = AveragedModel(inner, self.columns, self.combinations, self.weights, self.output).eval()
         other.threshold = self.threshold
         return other
 
-    def _unlike(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _distinct_rows(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The different rows of x without their protected values, filled up, and (n,) which of them is whose."""
         if torch.is_grad_enabled() and x.requires_grad:
             return x, torch.arange(len(x), device=x.device)
@@ -77,7 +77,7 @@ def population_weights(numbers: Tensor, count: int, weights: Tensor | None = Non
     return (counts / counts.sum()).float()
 
 
-def save_averaged(model: Averaged, description: dict[str, Any], path: Path, inner: str | None = None) -> None:
+def save_averaged(model: AveragedModel, description: dict[str, Any], path: Path, inner: str | None = None) -> None:
     """Write `path`.safetensors and `path`.json.
 
     Our own networks are part of the files; any other model is named by `inner` (a file, an address, module:function)
@@ -87,11 +87,11 @@ def save_averaged(model: Averaged, description: dict[str, Any], path: Path, inne
     if inner is None:
         assert isinstance(model.inner, FeedForward)
         shape["widths"] = list(model.inner.widths)
-    kept = model if inner is None else Averaged(nn.Module(), model.columns, model.combinations, model.weights)
+    kept = model if inner is None else AveragedModel(nn.Module(), model.columns, model.combinations, model.weights)
     save_weights(kept, {"format": FORMAT, **shape, "inner": inner, **description}, path)
 
 
-def load_averaged(path: Path, call: Callable[[str], nn.Module]) -> tuple[Averaged, dict[str, Any]]:
+def load_averaged(path: Path, call: Callable[[str], nn.Module]) -> tuple[AveragedModel, dict[str, Any]]:
     """Read an averaged model and its description; `call` makes a model that the files only name."""
     model, description = load_weights(path, FORMAT, _from_description)
     if isinstance(description.get("inner"), str):
@@ -99,7 +99,7 @@ def load_averaged(path: Path, call: Callable[[str], nn.Module]) -> tuple[Average
     return model, description
 
 
-def _from_description(description: dict[str, Any], path: Path) -> Averaged:
+def _from_description(description: dict[str, Any], path: Path) -> AveragedModel:
     shape: list[Any] = [description.get(name) for name in ("widths", "columns", "combinations")]
     widths, columns, count = shape
     named = isinstance(description.get("inner"), str)
@@ -112,7 +112,7 @@ def _from_description(description: dict[str, Any], path: Path) -> Averaged:
             "Make the file again with `evenhand repair`."
         )
     inner = nn.Module() if named else FeedForward(widths)
-    return Averaged(inner, columns, torch.zeros(count, len(columns)), torch.zeros(count), output)
+    return AveragedModel(inner, columns, torch.zeros(count, len(columns)), torch.zeros(count), output)
 
 
 def _are_numbers(values: Any, least: int) -> bool:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.models.adapters.base import AHEAD, Adapter, Around, beside, people_codes
+from evenhand.models.adapters.base import AHEAD, Adapter, OuterAdapter, moved_to_side, people_codes
 from evenhand.models.classifier import Classifier, as_logits, probabilities
 from evenhand.models.evidence import clearly_better, commonest, domain_samples, evidence_rows
 
@@ -27,7 +27,7 @@ def check_threshold(threshold: float | None, classes: int) -> None:
         raise EvenhandError(f"The threshold is {threshold:g}; it must be above 0 and below 1.")
 
 
-def with_threshold(classifier: Classifier, threshold: float) -> None:
+def set_threshold(classifier: Classifier, threshold: float) -> None:
     """Let a model give the second class from this score on."""
     classifier.module.threshold = threshold  # type: ignore[assignment]
     classifier.threshold = threshold
@@ -54,7 +54,7 @@ def own_decision(classifier: Classifier, data: Dataset, protected: Sequence[str]
         return None
     two = outputs.scores.shape[1] == 2
     threshold = threshold_between(outputs.scores[:, 1].cpu(), labels.cpu(), stated) if two else None
-    return Decided(module, classifier.output, threshold)
+    return DecidingAdapter(module, classifier.output, threshold)
 
 
 def _people_and_variants(module: Adapter, data: Dataset, protected: Sequence[str], most: int) -> Tensor:
@@ -71,12 +71,12 @@ def _people_and_variants(module: Adapter, data: Dataset, protected: Sequence[str
     return torch.cat(found)
 
 
-def check_lone_score(classifier: Classifier, data: Dataset) -> None:
+def check_single_score(classifier: Classifier, data: Dataset) -> None:
     """One score outside 0 to 1 for each row is a logit only if that is stated, or the labels bear it out."""
-    if not classifier.lone:
+    if not classifier.single_score:
         return
     module = classifier.module
-    if isinstance(module, Adapter) and not module.lone_logit:
+    if isinstance(module, Adapter) and not module.may_be_logit:
         raise _no_classifier("It answers with one number for each row, some outside 0 to 1")
     rows = evidence_rows(data)
     x = torch.tensor(people_codes(data, module)[rows], dtype=torch.float32)
@@ -98,7 +98,7 @@ def _no_classifier(what: str) -> EvenhandError:
     )
 
 
-class Decided(Around):
+class DecidingAdapter(OuterAdapter):
     """The same model, asked for its labels too; its scores are moved to the side that they say.
 
     With two classes that is the side of a threshold, with more the label's score is put on top.
@@ -116,7 +116,7 @@ class Decided(Around):
         labels = self.own_labels(x)
         assert labels is not None
         if self.threshold is not None:
-            return beside(scores, labels == 1, self.threshold)
+            return moved_to_side(scores, labels == 1, self.threshold)
         top = scores.max(dim=1).values
         ahead = top + AHEAD * top.clamp_min(AHEAD)
         own = scores.gather(1, labels[:, None])[:, 0]
@@ -124,11 +124,11 @@ class Decided(Around):
         return scores.scatter(1, labels[:, None], torch.where(behind, ahead, own)[:, None])
 
 
-def decided_alike(module: nn.Module, by: nn.Module) -> nn.Module:
+def with_decision_of(module: nn.Module, by: nn.Module) -> nn.Module:
     """A model that was opened again, with the decisions that it was found to have when it was first opened."""
-    if isinstance(by, Decided):
+    if isinstance(by, DecidingAdapter):
         assert isinstance(module, Adapter)
-        return Decided(module, by.inner_output, by.threshold)
+        return DecidingAdapter(module, by.inner_output, by.threshold)
     if isinstance(module, Adapter) and isinstance(by, Adapter):
         module.threshold = by.threshold
     return module

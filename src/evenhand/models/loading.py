@@ -20,7 +20,7 @@ from evenhand.files import read_json
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.averaged import FORMAT as AVERAGED
 from evenhand.models.averaged import load_averaged
-from evenhand.models.decisions import Decided
+from evenhand.models.decisions import DecidingAdapter
 from evenhand.models.network import load_network, network_files, read_description
 
 if TYPE_CHECKING:
@@ -58,24 +58,24 @@ def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tupl
     if model is None:
         return _builtin_network(data), f"built-in network for {data.name}"
     if not isinstance(model, str | Path):
-        return _named(wrapped(data, model, inputs))
+        return _with_name(wrap(data, model, inputs))
     text = str(model)
     if text.startswith(("http://", "https://")):
-        return _named(_function("http.endpoint:open_address")(data, text))
+        return _with_name(_function("http.endpoint:open_address")(data, text))
     suffix = Path(text).suffix
     if suffix == ".safetensors" or (suffix == ".json" and not _is_booster(Path(text))):
         return _network_for(data, Path(text)), text
     if suffix == ".json":
-        return _opened("boosting:open_xgboost", data, Path(text), inputs), text
+        return _open("boosting:open_xgboost", data, Path(text), inputs), text
     if suffix in OPENERS:
-        return _opened(OPENERS[suffix], data, Path(text), inputs), text
+        return _open(OPENERS[suffix], data, Path(text), inputs), text
     if suffix in PICKLES:
         raise EvenhandError(
             f"{text} looks like a pickle or an old format that can run code when it is read, so it is not opened. Save "
             "the model as .skops, .onnx, .keras or .safetensors, or load it yourself and name it as module:function."
         )
-    if _is_own(text):
-        return wrapped(data, _own_object(text), inputs, of=text), text
+    if _is_python_path(text):
+        return wrap(data, _import_object(text), inputs, of=text), text
     raise EvenhandError(
         f"'{text}' is not a model. Give an object or a function of your own as module:function, an address (http://…), "
         f"or {KNOWN_FILES}."
@@ -84,20 +84,20 @@ def load_module(data: Dataset, model: Any = None, inputs: Inputs = None) -> tupl
 
 def loader_of(data: Dataset, model: Any) -> Callable[[Inputs], tuple[nn.Module, str]]:
     """A function that loads a model for a way of reading people; the user's own code runs once for all of them."""
-    if isinstance(model, str) and _is_own(model):
-        own = _own_object(model)
-        return lambda inputs: (wrapped(data, own, inputs, of=model), model)
+    if isinstance(model, str) and _is_python_path(model):
+        own = _import_object(model)
+        return lambda inputs: (wrap(data, own, inputs, of=model), model)
     return lambda inputs: load_module(data, model, inputs)
 
 
-def _is_own(text: str) -> bool:
+def _is_python_path(text: str) -> bool:
     """Whether a model is named as module:function."""
     if text.startswith(("http://", "https://")) or Path(text).suffix in (".safetensors", ".json", *OPENERS, *PICKLES):
         return False
     return ":" in text or Path(text).suffix == ".py"
 
 
-def wrapped(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> nn.Module:
+def wrap(data: Dataset, model: Any, inputs: Inputs = None, of: str = "") -> nn.Module:
     """An object as a module that reads codes: of torch or another framework, or a function of a data frame."""
     if isinstance(model, Adapter) or (
         isinstance(model, nn.Module) and inputs in (None, "codes") and not _is_keras(model)
@@ -131,7 +131,7 @@ def _is_keras(model: Any) -> bool:
     return any(kind.__module__.partition(".")[0] == "keras" for kind in type(model).__mro__)
 
 
-def _named(module: nn.Module) -> tuple[nn.Module, str]:
+def _with_name(module: nn.Module) -> tuple[nn.Module, str]:
     return module, (module.about if isinstance(module, Adapter) else "") or type(module).__name__
 
 
@@ -142,7 +142,7 @@ def _function(place: str) -> Callable[..., Any]:
     return function
 
 
-def _opened(opener: str, data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
+def _open(opener: str, data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     if not path.is_file():
         raise EvenhandError(f"There is no file {path}.")
     module: nn.Module = _function(opener)(data, path, inputs)
@@ -169,7 +169,7 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
         raise EvenhandError(f"There is no file {weights_file}.")
     averaged = read_description(path).get("format") == AVERAGED
     network: nn.Module
-    network, description = load_averaged(path, partial(_inner, data, path)) if averaged else load_network(path)
+    network, description = load_averaged(path, partial(_inner_model, data, path)) if averaged else load_network(path)
     network.threshold = _threshold(description, description_file)
     for key, expected in {"attributes": data.schema.names, "classes": data.schema.label.values}.items():
         if description.get(key) != expected:
@@ -180,13 +180,13 @@ def _network_for(data: Dataset, path: Path) -> nn.Module:
     return network
 
 
-def _inner(data: Dataset, path: Path, inner: str) -> nn.Module:
+def _inner_model(data: Dataset, path: Path, inner: str) -> nn.Module:
     """The model that an averaged one asks, given people and deciding as the description says."""
     description = read_description(path)
-    module, _ = load_module(data, _trusted(inner, path), description.get("inputs"))
+    module, _ = load_module(data, _check_trust(inner, path), description.get("inputs"))
     threshold, decided = _threshold(description, path), description.get("decided")
     if isinstance(module, Adapter) and decided in ("logits", "probabilities"):
-        return Decided(module, decided, threshold)
+        return DecidingAdapter(module, decided, threshold)
     if isinstance(module, Adapter):
         module.threshold = threshold
     return module
@@ -200,7 +200,7 @@ def _threshold(description: dict[str, Any], path: Path) -> float | None:
     return threshold
 
 
-def _trusted(inner: str, path: Path) -> str:
+def _check_trust(inner: str, path: Path) -> str:
     """The model that an averaged one asks: a file beside it, or something that the user has said to trust.
 
     A file from somebody else must not import code, nor send people's data to an address, because it says so.
@@ -220,7 +220,7 @@ def _listed(values: object) -> str:
     return ", ".join(map(str, values)) if isinstance(values, list) else "not given"
 
 
-def _own_object(path: str) -> Any:
+def _import_object(path: str) -> Any:
     """Import `module:name` from the current folder or the Python path; a function without arguments is called."""
     module_name, _, name = path.partition(":")
     if "/" in module_name or module_name.endswith(".py"):

@@ -13,9 +13,9 @@ from evenhand.errors import EvenhandError, UnfitMatrixError
 from evenhand.models.adapters.base import BY_NAME, DESCRIBED, Adapter
 from evenhand.models.adapters.features.entries import WAYS, Inputs
 from evenhand.models.adapters.frames import is_numeric
-from evenhand.models.averaged import Averaged
+from evenhand.models.averaged import AveragedModel
 from evenhand.models.classifier import Classifier, ModelGone, Outputs
-from evenhand.models.evidence import Right, answers_on, clearly_better, commonest, domain_samples, evidence_rows
+from evenhand.models.evidence import answers_on, clearly_better, commonest, domain_samples, evidence_rows
 from evenhand.models.loading import load_module, loader_of
 from evenhand.models.network import FeedForward
 
@@ -31,7 +31,7 @@ MEANT = {
 
 
 @dataclass(frozen=True)
-class Settled:
+class ModelReading:
     """A model that is tried, with how it reads people and how that is known."""
 
     classifier: Classifier
@@ -42,38 +42,38 @@ class Settled:
 
     def as_dict(self) -> dict[str, Any]:
         """For a summary file."""
-        tried = {"agreement": self.agreement} if self.agreement else {}
-        return {"reading": self.reading, "settled_by": self.settled_by, **tried}
+        agreement = {"agreement": self.agreement} if self.agreement else {}
+        return {"reading": self.reading, "settled_by": self.settled_by, **agreement}
 
 
-Try = Callable[[nn.Module], Classifier]
+TryModule = Callable[[nn.Module], Classifier]
 
 
-def settled(data: Dataset, model: Any, inputs: Inputs, tried: Try) -> Settled:
+def settle_reading(data: Dataset, model: Any, inputs: Inputs, try_module: TryModule) -> ModelReading:
     """The model with its people in the right form; an error where nothing says which form that is.
 
-    `tried` makes a classifier of a module, or says why it cannot.
+    `try_module` makes a classifier of a module, or says why it cannot.
     """
     if inputs is not None:
         module, name = load_module(data, model, inputs)
-        return Settled(tried(module), name, inputs if isinstance(inputs, str) else DESCRIBED, "user")
+        return ModelReading(try_module(module), name, inputs if isinstance(inputs, str) else DESCRIBED, "user")
     load = loader_of(data, model)
     first: EvenhandError | None = None
     try:
         module, name = load(None)
         if not _is_open(module):
-            asked = module.inner if isinstance(module, Averaged) else module
+            asked = module.inner if isinstance(module, AveragedModel) else module
             reading = asked.reading if isinstance(asked, Adapter) else "codes"
             described = isinstance(module, Adapter) and reading != BY_NAME
-            return Settled(tried(module), name, reading, "user" if described else "file")
+            return ModelReading(try_module(module), name, reading, "user" if described else "file")
         ways = module.ways if isinstance(module, Adapter) else WAYS
     except UnfitMatrixError as error:  # any other is said: a model that names its columns has one reading
         ways, first = WAYS, error
-    readings = _fitting(load, ways, tried)
+    readings = _fitting_readings(load, ways, try_module)
     if not readings:
         if first is not None:
             raise first
-        tried(module)  # says what is wrong
+        try_module(module)  # says what is wrong
         raise EvenhandError(f"{name} reads the rows of {data.name} in none of the usual ways: {', '.join(ways)}.")
     name = next(iter(readings.values()))[1]
     return _by_evidence(data, {way: each for way, (each, _) in readings.items()}, name)
@@ -83,45 +83,46 @@ def _is_open(module: nn.Module) -> bool:
     """Whether nothing says what the columns are that a module reads."""
     if isinstance(module, Adapter):
         return module.unnamed
-    return not is_own(module)
+    return not is_our_network(module)
 
 
-def is_own(module: nn.Module) -> bool:
+def is_our_network(module: nn.Module) -> bool:
     """Whether a module is one of evenhand's networks, which read codes in the order of the schema."""
-    return isinstance(module, FeedForward | Averaged)
+    return isinstance(module, FeedForward | AveragedModel)
 
 
-def _fitting(
-    load: Callable[[Inputs], tuple[nn.Module, str]], ways: tuple[str, ...], tried: Try
+def _fitting_readings(
+    load: Callable[[Inputs], tuple[nn.Module, str]], ways: tuple[str, ...], try_module: TryModule
 ) -> dict[str, tuple[Classifier, str]]:
     """The readings in which a model can be asked at all."""
     found: dict[str, tuple[Classifier, str]] = {}
     for way in ways:
         try:
             module, name = load(way)
-            found[way] = tried(module), name
+            found[way] = try_module(module), name
         except EvenhandError:
             continue
     return found
 
 
-def _by_evidence(data: Dataset, readings: dict[str, Classifier], name: str) -> Settled:
+def _by_evidence(data: Dataset, readings: dict[str, Classifier], name: str) -> ModelReading:
     """The reading that agrees clearly better with the labels than all others, unless they are all the same."""
     rows = evidence_rows(data)
     said = _answers(data, readings, rows)
-    groups = _alike(said)
+    groups = _groups_of_answers(said)
     labels = data.labels[rows]
     right = {way: said[way][0].labels.numpy() == labels for way in groups}
     shares = {way: float(right[group].mean()) for group, ways in groups.items() for way in ways}
     best = max(groups, key=lambda way: shares[way])
     always = np.asarray(labels == commonest(labels))
-    if len(groups) > 1 and not all(clearly_better(right[best], other) for other in _others(right, best, always)):
+    others = [always, *(each for way, each in right.items() if way != best)]
+    if len(groups) > 1 and not all(clearly_better(right[best], other) for other in others):
         raise _undecided(name, groups, shares, float(always.mean()), len(rows))
     if texts := numbered_texts(data):
         raise _unordered(name, best, texts)
     if len(groups) == 1:
-        return Settled(readings[best], name, best, "same", shares if len(shares) > 1 else {})
-    return Settled(readings[best], name, best, "evidence", shares)
+        return ModelReading(readings[best], name, best, "same", shares if len(shares) > 1 else {})
+    return ModelReading(readings[best], name, best, "evidence", shares)
 
 
 def numbered_texts(data: Dataset) -> list[str]:
@@ -145,11 +146,7 @@ def _unordered(name: str, way: str, texts: list[str]) -> EvenhandError:
     )
 
 
-def _others(right: dict[str, Right], best: str, always: Right) -> list[Right]:
-    return [*(each for way, each in right.items() if way != best), always]
-
-
-def _said(classifier: Classifier, data: Dataset, rows: Any) -> tuple[Outputs, Tensor]:
+def _answers_in(classifier: Classifier, data: Dataset, rows: Any) -> tuple[Outputs, Tensor]:
     """What a model says of rows, and the scores of samples of the whole domain."""
     x = domain_samples(data).to(classifier.device)
     return answers_on(classifier, data, rows), classifier.outputs(x).scores.cpu()
@@ -160,7 +157,7 @@ def _answers(data: Dataset, readings: dict[str, Classifier], rows: Any) -> dict[
     said, gone = {}, []
     for way, classifier in readings.items():
         try:
-            said[way] = _said(classifier, data, rows)
+            said[way] = _answers_in(classifier, data, rows)
         except ModelGone as error:  # an embedding has no row for such a number
             gone.append(error)
     if not said:
@@ -168,7 +165,7 @@ def _answers(data: Dataset, readings: dict[str, Classifier], rows: Any) -> dict[
     return said
 
 
-def _alike(said: dict[str, tuple[Outputs, Tensor]]) -> dict[str, list[str]]:
+def _groups_of_answers(said: dict[str, tuple[Outputs, Tensor]]) -> dict[str, list[str]]:
     """Readings in groups that give the same labels and scores, each under its first."""
     groups: dict[str, list[str]] = {}
     for way, (answers, scores) in said.items():
@@ -188,12 +185,12 @@ def _alike(said: dict[str, tuple[Outputs, Tensor]]) -> dict[str, list[str]]:
 def _undecided(
     name: str, groups: dict[str, list[str]], shares: dict[str, float], always: float, rows: int
 ) -> EvenhandError:
-    tried = "; ".join(f"{' or '.join(ways)} ({MEANT[ways[0]]}): {shares[ways[0]]:.1%}" for ways in groups.values())
+    readings = "; ".join(f"{' or '.join(ways)} ({MEANT[ways[0]]}): {shares[ways[0]]:.1%}" for ways in groups.values())
     best = max(shares, key=lambda way: shares[way])
     return EvenhandError(
         f"{name} reads a matrix without column names, and what its columns are is not said. Of {rows:,} rows it gives "
-        f"the label of the data to, read as {tried}; always saying the commonest label: {always:.1%}. None is clearly "
-        f"better than the others. Say how it reads people: --inputs with one of {', '.join(shares)} (in Python "
+        f"the label of the data to, read as {readings}; always saying the commonest label: {always:.1%}. None is "
+        f"clearly better than the others. Say how it reads people: --inputs with one of {', '.join(shares)} (in Python "
         f"inputs={best!r}), or list its columns in a description (.toml). If it reads none of these, for example "
         "columns in another order or scaled otherwise, use the description."
     )

@@ -24,7 +24,7 @@ from evenhand.data.tables import is_text, text_column
 from evenhand.errors import EvenhandError, nearest
 from evenhand.models.adapters.base import BY_NAME, Adapter, people_codes
 from evenhand.models.adapters.frames import FrameAdapter, is_numeric
-from evenhand.models.averaged import Averaged
+from evenhand.models.averaged import AveragedModel
 from evenhand.models.classifier import Classifier, Outputs
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
@@ -151,7 +151,7 @@ class NewRows:
 
 def attributes_read(module: nn.Module, names: list[str]) -> set[str]:
     """The attributes that a model reads, by how it is made or by its own declaration; all where nothing says so."""
-    if isinstance(module, Averaged):
+    if isinstance(module, AveragedModel):
         return attributes_read(module.inner, names) - {names[place] for place in module.columns}
     if isinstance(module, FeedForward):
         weights = first_layer(module).weight.detach()
@@ -179,7 +179,7 @@ def _coded_columns(attribute: Attribute) -> list[str]:
 
 def _is_raw(module: nn.Module, attribute: Attribute) -> bool:
     """Whether a model is given the cells of an attribute and not what the schema makes of them."""
-    asked = module.inner if isinstance(module, Averaged) else module
+    asked = module.inner if isinstance(module, AveragedModel) else module
     reading = asked.reading if isinstance(asked, Adapter) else "codes"
     if reading == BY_NAME:
         return True

@@ -17,7 +17,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.adapters.frames import FrameAdapter
-from evenhand.models.averaged import Averaged
+from evenhand.models.averaged import AveragedModel
 from evenhand.models.classifier import Classifier, first_line
 
 TRIAL_ROWS = 1024
@@ -44,14 +44,16 @@ def classifier_for(
     classifier = Classifier(_own_copy(module), device=device, chunk_rows=chunk_rows)
     sample = x[:TRIAL_ROWS].to(classifier.device, classifier.dtype)
     with torch.no_grad():
-        raw = _tried(classifier.module, sample)
+        raw = _try_module(classifier.module, sample)
     columns = 2 if raw.ndim == 1 or raw.shape[1] == 1 else raw.shape[1]
     if columns != classes:
         raise EvenhandError(f"The model returns {columns} classes, but the data has {classes}.")
     if output == "auto" and isinstance(module, Adapter):
         output = module.output
     classifier.output = _detect(raw) if output == "auto" else output
-    classifier.lone = output == "auto" and classifier.output == "logits" and (raw.ndim == 1 or raw.shape[1] == 1)
+    classifier.single_score = (
+        output == "auto" and classifier.output == "logits" and (raw.ndim == 1 or raw.shape[1] == 1)
+    )
     _check_function(classifier, sample.float())
     classifier.rows, classifier.seconds = 0, 0.0
     return classifier
@@ -59,7 +61,7 @@ def classifier_for(
 
 def why_no_gradients(model: Classifier, x: Tensor) -> str:
     """Why a model gives no gradients, found out on samples (n, d); empty where it gives some."""
-    asked = model.module.inner if isinstance(model.module, Averaged) else model.module
+    asked = model.module.inner if isinstance(model.module, AveragedModel) else model.module
     if isinstance(asked, Adapter) and asked.no_gradients is not None:
         return asked.no_gradients
     try:
@@ -76,7 +78,7 @@ def _own_copy(module: nn.Module) -> nn.Module:
         raise EvenhandError(f"The model cannot be copied, so it would be changed: {first_line(error)}.") from error
 
 
-def _tried(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
+def _try_module(module: Callable[[Tensor], Tensor], sample: Tensor) -> Tensor:
     try:
         raw = module(sample)
     except EvenhandError:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from evenhand.data.dataset import Dataset
 from evenhand.models.adapters.base import Adapter, people_codes, reads_raw_values
-from evenhand.models.averaged import Averaged
+from evenhand.models.averaged import AveragedModel
 from evenhand.models.classifier import Classifier
 from evenhand.models.evidence import domain_samples
 
@@ -40,7 +40,7 @@ def _declared(module: nn.Module, data: Dataset) -> dict[str, str]:
     declared = module.reads if isinstance(module, Adapter) else None
     found: dict[str, str] = {}
     for index, attribute in enumerate(data.schema.attributes):
-        if isinstance(module, Averaged) and index in module.columns:
+        if isinstance(module, AveragedModel) and index in module.columns:
             found[attribute.name] = "it is a mean over all its values"
         elif declared is not None and attribute.name not in declared:
             found[attribute.name] = "its file or object names what it reads, and this is not among it"

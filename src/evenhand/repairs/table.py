@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from evenhand.choices import Vote
 from evenhand.errors import EvenhandError
-from evenhand.models.averaged import Averaged, population_weights
+from evenhand.models.averaged import AveragedModel, population_weights
 from evenhand.models.bounds import feed_forward_margins, worst_logits
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
@@ -160,7 +160,7 @@ class Workshop:
         each = None if data.weights is None else torch.tensor(data.weights[data.train])
         weights = population_weights(space.combination(people), space.variant_count, each)
         kept = weights > 0
-        model = Averaged(
+        model = AveragedModel(
             self.original.module, space.protected, space.combinations[kept], weights[kept], self.original.output
         )
         return RepairedNetworks("average", [model.eval()])

@@ -16,11 +16,11 @@ from evenhand.data.tables import text_column
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.models.adapters.base import BY_NAME, Adapter
 from evenhand.models.classifier import Classifier
-from evenhand.models.decisions import check_lone_score, check_threshold, own_decision, with_threshold
+from evenhand.models.decisions import check_single_score, check_threshold, own_decision, set_threshold
 from evenhand.models.devices import one_thread
 from evenhand.models.evidence import agreement_of, answers_on
 from evenhand.models.misread import better_scaled, better_swap, complaint
-from evenhand.models.readings import ONE_COLUMN_EACH, is_own, settled
+from evenhand.models.readings import ONE_COLUMN_EACH, is_our_network, settle_reading
 from evenhand.models.trial import TRIAL_ROWS, classifier_for
 from evenhand.models.unread import unread_attributes
 from evenhand.report.words import joined
@@ -144,16 +144,16 @@ def subject_of(
         _refuse_regression(module, form)
         return classifier_for(module, sample, classes=classes, device=device, output=form, chunk_rows=chunk_rows)
 
-    settled_model = settled(data, model, inputs, tried)
+    settled_model = settle_reading(data, model, inputs, tried)
     classifier = settled_model.classifier
     with one_thread(device):
         affordable = _affordable(classifier, sample, seconds)
         classifier.affordable = affordable
-        check_lone_score(classifier, data)
+        check_single_score(classifier, data)
         classifier = _with_own_labels(classifier, data, protected, threshold)
         classifier.affordable = affordable
         agrees, wrong = _agreement(classifier, data, seed)
-        if not wrong and not is_own(classifier.module):
+        if not wrong and not is_our_network(classifier.module):
             one_each = settled_model.reading in ONE_COLUMN_EACH
             wrong = (better_swap(classifier, data) if one_each else "") or better_scaled(classifier, data)
         unread = unread_attributes(classifier, data, protected)
@@ -216,7 +216,7 @@ def _with_own_labels(
 ) -> Classifier:
     """Labels by the stated threshold, else by the model's own decision where it is not the highest score."""
     if threshold is not None:
-        with_threshold(classifier, threshold)
+        set_threshold(classifier, threshold)
         return classifier
     decided = own_decision(classifier, data, protected)
     if decided is None:

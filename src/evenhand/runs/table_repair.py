@@ -26,9 +26,9 @@ from evenhand.methods.names import AUTO
 from evenhand.methods.registry import BLACK_BOX, make_method
 from evenhand.models.adapters.base import people_codes, reads_raw_values
 from evenhand.models.adapters.features.entries import WAYS
-from evenhand.models.averaged import Averaged, save_averaged
+from evenhand.models.averaged import AveragedModel, save_averaged
 from evenhand.models.classifier import Classifier
-from evenhand.models.decisions import Decided, decided_alike
+from evenhand.models.decisions import DecidingAdapter, with_decision_of
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.models.network import FeedForward, network_files, save_network
@@ -342,14 +342,14 @@ class _Work:
     def predictor(self, model: nn.Module) -> RepairedModel:
         """The repaired model for data frames."""
         kind = label_type(self.data)
-        if not isinstance(model, Averaged) or not reads_raw_values(model.inner):
+        if not isinstance(model, AveragedModel) or not reads_raw_values(model.inner):
             asked = self._classifier(model)
             return RepairedModel(self.data.schema, lambda rows: asked, NewRows(self.data.schema, model), kind)
 
         def opened(rows: Dataset) -> Classifier:
             """The model again, for a table with other rows in it."""
             inner, _ = load_module(rows, self.given, _way(self.subject))
-            return Classifier(model.around(decided_alike(inner, model.inner)))
+            return Classifier(model.with_inner(with_decision_of(inner, model.inner)))
 
         return RepairedModel(
             self.data.schema, opened, NewRows(self.data.schema, model, self.data, self.subject.unread), kind
@@ -372,7 +372,7 @@ class _Work:
     def save(self, model: nn.Module, summary: dict[str, Any], path: Path) -> None:
         """The repaired model as an ordinary file for `--model`; none where no file could hold or name it."""
         data = self.data
-        if isinstance(model, Averaged) and not self._can_be_written(model.inner):
+        if isinstance(model, AveragedModel) and not self._can_be_written(model.inner):
             for file in network_files(path):
                 file.unlink(missing_ok=True)
             return
@@ -390,8 +390,8 @@ class _Work:
             "threshold": getattr(model, "threshold", None),
             **description_of(data, self.config.dataset),
         }
-        if isinstance(model, Averaged):
-            decided = model.inner.inner_output if isinstance(model.inner, Decided) else None
+        if isinstance(model, AveragedModel):
+            decided = model.inner.inner_output if isinstance(model.inner, DecidingAdapter) else None
             description |= {"inputs": _way(self.subject), "decided": decided, "unread": list(self.subject.unread)}
             inner = None if isinstance(model.inner, FeedForward) else self._kept_beside(path)
             save_averaged(model, description, path, inner)

@@ -37,7 +37,9 @@ class Adapter(nn.Module):
     ways: tuple[str, ...] = WAYS  # that such a matrix may be made in
     stated: bool = False  # whether a description says what the output is
     regression: str = ""  # why its numbers are no classifier's, unless somebody states that they are logits
-    lone_logit: bool = False  # whether a single score outside 0 to 1 may be meant as a logit, if the labels bear it out
+    may_be_logit: bool = (
+        False  # whether a single score outside 0 to 1 may be meant as a logit, if the labels bear it out
+    )
     threshold: float | None = None  # see `Classifier`
     own_threshold: float | None = None  # the score of the last class that its own labels begin at, where it names one
     reads: list[str] | None = None  # the attributes that it is declared to read; None where nothing says so
@@ -48,7 +50,7 @@ class Adapter(nn.Module):
     def forget(self) -> None:
         """Drop answers that are kept, so that the model itself is asked again: is it a function of a row?"""
 
-    def told(self, inputs: Inputs) -> None:
+    def note_inputs(self, inputs: Inputs) -> None:
         """Note how the matrix that it reads was said to be made; None: nobody has said it."""
         self.unnamed = inputs is None
         self.reading = DESCRIBED if isinstance(inputs, list) else inputs or ""
@@ -63,7 +65,7 @@ class Adapter(nn.Module):
         return {}
 
 
-class Around(Adapter):
+class OuterAdapter(Adapter):
     """An adapter that asks another one and changes what it says."""
 
     def __init__(self, inner: Adapter, *alike: str) -> None:
@@ -83,14 +85,14 @@ class Around(Adapter):
         self.inner.forget()
 
 
-class Ordered(Around):
+class ReorderedAdapter(OuterAdapter):
     """A model with its scores in the schema's order."""
 
     order: Tensor
 
     def __init__(self, inner: Adapter, order: list[int]) -> None:
         """`order`: where each class of the schema stands among the model's scores."""
-        super().__init__(inner, "output", "unnamed", "ways", "stated", "regression", "lone_logit", "own_threshold")
+        super().__init__(inner, "output", "unnamed", "ways", "stated", "regression", "may_be_logit", "own_threshold")
         self.register_buffer("order", torch.tensor(order))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -106,7 +108,7 @@ class Ordered(Around):
 
 def in_order(adapter: Adapter, order: list[int] | None) -> Adapter:
     """The adapter with its classes in the schema's order; itself where they are."""
-    return adapter if order is None or order == sorted(order) else Ordered(adapter, order)
+    return adapter if order is None or order == sorted(order) else ReorderedAdapter(adapter, order)
 
 
 def reads_raw_values(module: nn.Module) -> bool:
@@ -212,7 +214,7 @@ def _scores_of_classes(values: NDArray[Any], order: list[int] | None) -> Tensor:
     return torch.from_numpy(scores)
 
 
-def beside(scores: Tensor, second: Tensor, threshold: float) -> Tensor:
+def moved_to_side(scores: Tensor, second: Tensor, threshold: float) -> Tensor:
     """Probabilities of two classes, or of the second, moved to the side of a threshold that `second` (n,) says."""
     at = torch.tensor(threshold, dtype=scores.dtype, device=scores.device)
     upper = scores if scores.ndim == 1 else scores[:, 1]

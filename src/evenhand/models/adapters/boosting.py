@@ -39,7 +39,7 @@ Integers = NDArray[np.int64]
 class Booster:
     """What a booster says about the rows that it reads."""
 
-    whose: str
+    owner: str
     width: int
     names: Sequence[str] | None  # None where it was trained on a matrix
     categories: dict[str, Sequence[Any] | None]  # columns that are categories, with those it was trained on
@@ -121,7 +121,7 @@ def wrap_booster(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
         places = attributes_named(data.schema, read.names, adapter.about)
         adapter.reads = [data.schema.names[place] for place in places]
     else:
-        adapter.told(inputs)
+        adapter.note_inputs(inputs)
     return adapter
 
 
@@ -131,15 +131,15 @@ def reader_of(data: Dataset, model: Any, inputs: Inputs) -> Reader:
     if hasattr(model, "get_booster"):
         model = model.get_booster()
     booster = _about_lightgbm(getattr(model, "booster_", model), data) if of_lightgbm else _about_xgboost(model)
-    matrix = matrix_reader(data, inputs, booster.names, booster.width, booster.whose)
+    matrix = matrix_reader(data, inputs, booster.names, booster.width, booster.owner)
     if booster.names is None or matrix is not None:
         assert matrix is not None
         return matrix
     _check_text(data, booster)
-    columns = NamedColumns(data, booster.names, booster.whose, booster.categories)
+    columns = NamedColumns(data, booster.names, booster.owner, booster.categories)
     for name, values in columns.unknown(all_of_them=booster.unseen_are_missing).items():
         raise EvenhandError(
-            f"{booster.whose} was trained on the categories {_shown(booster.categories[name] or [])} of '{name}', but "
+            f"{booster.owner} was trained on the categories {_shown(booster.categories[name] or [])} of '{name}', but "
             f"the schema has {_shown(values)}. Correct the attribute's categories or its type."
         )
     return columns
@@ -203,11 +203,11 @@ def _about_xgboost(model: Any) -> Booster:
 def _check_text(data: Dataset, booster: Booster) -> None:
     """A booster cannot read text; a column that it does not take as categories must hold numbers."""
     names = booster.names or []
-    for name, place in zip(names, attributes_named(data.schema, names, booster.whose), strict=True):
+    for name, place in zip(names, attributes_named(data.schema, names, booster.owner), strict=True):
         attribute = data.schema.attributes[place]
         if name not in booster.categories and not is_numeric(attribute) and attribute.kind != "pass":
             raise EvenhandError(
-                f"{booster.whose} reads numbers in '{name}', which is text in the schema. If they are the schema's "
+                f"{booster.owner} reads numbers in '{name}', which is text in the schema. If they are the schema's "
                 "codes, use inputs = codes; else give the attribute a type, or wrap the model in a function."
             )
 
@@ -282,10 +282,10 @@ def sound_lightgbm(text: str, path: Path) -> str:
         fields = _fields(header.strip())
         width = int(fields["max_feature_idx"]) + 1
         if fields["num_class"] != fields["num_tree_per_iteration"]:
-            raise _unsound(path)
+            raise unsound_trees(path)
         for tree in trees:
             if not _sound_tree(_fields(tree.strip()), width):
-                raise _unsound(path)
+                raise unsound_trees(path)
     except KeyError as error:
         raise EvenhandError(f"{path} cannot be read as a model of LightGBM: it has no {error}.") from error
     except (ValueError, IndexError, OverflowError) as error:
@@ -348,10 +348,10 @@ def check_xgboost(content: bytes, path: Path) -> None:
             )
             same = len(left) == len(right) == len(columns) > 0 and bool(((left < 0) == (right < 0)).all())
             if not same or not is_tree(left, right, np.where(left < 0, 0, columns), len(left), max(width, 1)):
-                raise _unsound(path)
+                raise unsound_trees(path)
             starts, sizes = np.array(tree["categories_segments"]), np.array(tree["categories_sizes"])
             if len(starts) and ((starts < 0) | (sizes < 0) | (starts + sizes > len(tree["categories"]))).any():
-                raise _unsound(path)
+                raise unsound_trees(path)
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise EvenhandError(f"{path} cannot be read as a model of XGBoost: {error!r}.") from error
 
@@ -382,5 +382,6 @@ def _numbers(tree: dict[str, str], name: str) -> Integers:
     return np.array(tree.get(name, "").split(), dtype=np.int64)  # a tree of one leaf has none
 
 
-def _unsound(path: Path) -> EvenhandError:
+def unsound_trees(path: Path) -> EvenhandError:
+    """The error for a file with trees that lead astray."""
     return EvenhandError(f"{path} holds a decision tree whose nodes point outside of it, so it is not used.")

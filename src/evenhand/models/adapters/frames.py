@@ -15,7 +15,7 @@ from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError, UnfitMatrixError
-from evenhand.models.adapters.base import Adapter, beside, class_order, named_classes, scores_of
+from evenhand.models.adapters.base import Adapter, class_order, moved_to_side, named_classes, scores_of
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.features.matrix import Features
 
@@ -62,7 +62,7 @@ class FrameAdapter(Adapter):
         answer = self._ask(frame)
         scores = scores_of(answer, len(frame), self._label, self._order)
         if self.threshold is not None and self.output != "logits":
-            scores = _on_its_side(scores, np.asarray(answer), self._order, self.threshold)
+            scores = _keep_side(scores, np.asarray(answer), self._order, self.threshold)
         return scores.to(x.device)
 
     def own_labels(self, x: Tensor) -> Tensor | None:
@@ -74,12 +74,12 @@ class FrameAdapter(Adapter):
         return scores_of(said, len(frame), self._label).argmax(dim=1).to(x.device)
 
 
-def _on_its_side(scores: Tensor, answer: NDArray[Any], order: list[int] | None, threshold: float) -> Tensor:
+def _keep_side(scores: Tensor, answer: NDArray[Any], order: list[int] | None, threshold: float) -> Tensor:
     """Scores whose float32 lies on the side of the threshold on which the model's own number does."""
     if not np.issubdtype(answer.dtype, np.floating):
         return scores
     own = answer.ravel() if scores.ndim == 1 else answer[:, -1 if order is None else order[-1]]
-    return beside(scores, torch.from_numpy(own >= threshold), threshold)
+    return moved_to_side(scores, torch.from_numpy(own >= threshold), threshold)
 
 
 def wrap_function(data: Dataset, function: Callable[[pd.DataFrame], Any], inputs: Inputs) -> Adapter:
@@ -102,7 +102,7 @@ def wrap_function(data: Dataset, function: Callable[[pd.DataFrame], Any], inputs
     read = None if inputs is None else FeatureMatrix(data, inputs, None, name)
     adapter = FrameAdapter(data, ask, about=name, no_gradients="it is a function of a data frame", read=read)
     if read is not None:
-        adapter.told(inputs)
+        adapter.note_inputs(inputs)
     return adapter
 
 
@@ -130,12 +130,12 @@ class NamedColumns:
     """The raw columns that a model names, in its order."""
 
     def __init__(
-        self, data: Dataset, names: Sequence[str], whose: str, known: Mapping[str, Sequence[Any] | None] | None = None
+        self, data: Dataset, names: Sequence[str], owner: str, known: Mapping[str, Sequence[Any] | None] | None = None
     ) -> None:
         """`known`: names that are read as categories, with the categories that the model knows (None: the schema's)."""
         self._decoder, self._names = data.decoder, list(names)
         self.names = [str(name) for name in names]
-        places = attributes_named(data.schema, names, whose)
+        places = attributes_named(data.schema, names, owner)
         self._columns = [_column_of(data.schema.attributes[at], name) for name, at in zip(names, places, strict=True)]
         self._places = places
         self._categories = {
@@ -243,14 +243,14 @@ class FeatureMatrix:
     Codes and values are found by name. A list of features is taken in its own order.
     """
 
-    def __init__(self, data: Dataset, inputs: Inputs, names: Sequence[str] | None, whose: str) -> None:
+    def __init__(self, data: Dataset, inputs: Inputs, names: Sequence[str] | None, owner: str) -> None:
         self._features = Features(data, inputs, torch.float64)
         self._names, self.width = names, self._features.width
         if names is None:
             return
         if inputs in ("codes", "values"):
             known = {name: at for at, name in enumerate(self._features.names)}
-            places = attributes_named(data.schema, names, whose)
+            places = attributes_named(data.schema, names, owner)
             self._places = [
                 known.get(name, known.get(data.schema.names[place], -1))
                 for name, place in zip(names, places, strict=True)
@@ -258,13 +258,13 @@ class FeatureMatrix:
             if -1 in self._places:
                 absent = names[self._places.index(-1)]
                 raise EvenhandError(
-                    f"{whose} reads the column '{absent}', which inputs = {inputs} gives no number for."
+                    f"{owner} reads the column '{absent}', which inputs = {inputs} gives no number for."
                 )
         elif isinstance(inputs, list) and self._features.width == len(names):
             self._places = list(range(len(names)))
         else:
             raise EvenhandError(
-                f"{whose} names the {len(names)} columns that it reads, and is given {self._features.words}. Leave "
+                f"{owner} names the {len(names)} columns that it reads, and is given {self._features.words}. Leave "
                 "inputs out, use codes or values, or list each feature in the order of these columns."
             )
 
@@ -275,24 +275,24 @@ class FeatureMatrix:
 
 
 def matrix_reader(
-    data: Dataset, inputs: Inputs, names: Sequence[str] | None, width: int | None, whose: str
+    data: Dataset, inputs: Inputs, names: Sequence[str] | None, width: int | None, owner: str
 ) -> "FeatureMatrix | RawMatrix | None":
     """What makes the matrix that a model reads; None where it reads raw columns: by its names, or all of them."""
     if inputs is not None and (inputs != "raw" or names is not None):
-        matrix = FeatureMatrix(data, inputs, names, whose)
+        matrix = FeatureMatrix(data, inputs, names, owner)
         if names is None and width not in (None, matrix.width):
             raise EvenhandError(
-                f"{whose} reads {width} columns without names; with inputs = {inputs} there are {matrix.width}."
+                f"{owner} reads {width} columns without names; with inputs = {inputs} there are {matrix.width}."
             )
         return matrix
     if names is not None or (width is None and inputs is None):
         return None
     if width is not None:
-        check_width(data, width, whose)
+        check_width(data, width, owner)
     return RawMatrix(data)
 
 
-def attributes_named(schema: Schema, names: Sequence[str], whose: str) -> list[int]:
+def attributes_named(schema: Schema, names: Sequence[str], owner: str) -> list[int]:
     """Positions of the attributes whose columns, or which themselves, have these names."""
     places = {
         column: place for place, each in reversed(list(enumerate(schema.attributes))) for column in each.raw_columns
@@ -301,7 +301,7 @@ def attributes_named(schema: Schema, names: Sequence[str], whose: str) -> list[i
     absent = [str(name) for name in names if name not in places]
     if absent:
         raise EvenhandError(
-            f"{whose} reads {_columns_in_words(absent)}, which the schema {schema.name} does not have. It has: "
+            f"{owner} reads {_columns_in_words(absent)}, which the schema {schema.name} does not have. It has: "
             f"{', '.join(dict.fromkeys(column for each in schema.attributes for column in each.raw_columns))}. Add the "
             "missing ones to the schema (with kind = 'pass' if a search shall not touch them), or wrap the model in a "
             "function of a data frame that makes them."
@@ -309,12 +309,12 @@ def attributes_named(schema: Schema, names: Sequence[str], whose: str) -> list[i
     return [places[name] for name in names]
 
 
-def check_width(data: Dataset, width: int, whose: str) -> None:
+def check_width(data: Dataset, width: int, owner: str) -> None:
     """A model that was fitted on a matrix without names must read one column for each of the table."""
     names = [column for _, column in matrix_columns(data)]
     if width != len(names):
         raise UnfitMatrixError(
-            f"{whose} reads {width} columns without names, but the schema {data.name} has {len(names)}: "
+            f"{owner} reads {width} columns without names, but the schema {data.name} has {len(names)}: "
             f"{', '.join(names)}. Fit it on a data frame, so that it knows its columns' names, or say how it reads "
             "people: inputs = codes, values, raw, onehot or standard."
         )

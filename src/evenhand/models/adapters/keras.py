@@ -67,7 +67,6 @@ def open_keras(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
 
 def wrap_keras(data: Dataset, model: Any, inputs: Inputs, about: str = "") -> nn.Module:
     """A Keras model that reads one matrix of features. It is asked and left as it is."""
-    keras = _keras()
     shape = getattr(model, "input_shape", None)
     if isinstance(shape, list | dict):
         raise EvenhandError(f"The Keras model must read one matrix of people, but it reads {len(shape)} inputs.")
@@ -75,10 +74,9 @@ def wrap_keras(data: Dataset, model: Any, inputs: Inputs, about: str = "") -> nn
     features = Features(data, inputs, torch.float64 if model.compute_dtype == "float64" else torch.float32)
     if shape and shape[-1] not in (None, features.width):
         raise cannot_read(about, features, f"its input has {shape[-1]} columns")
-    backend = keras.backend.backend()
-    adapter = KerasOnTorch(features, model, about) if backend == "torch" else KerasElsewhere(features, model, about)
+    adapter = KerasAdapter(features, model, about)
     _try(adapter, data)
-    adapter.told(inputs)
+    adapter.note_inputs(inputs)
     if _prepares_values(model):
         adapter.ways = ("values", "raw")
     return adapter
@@ -107,52 +105,34 @@ def _keras() -> Any:
     return keras
 
 
-class _KerasAdapter(Adapter):
+class KerasAdapter(Adapter):
     """A Keras model behind its features; it is no part of the module, so that nothing changes its mode or weights."""
 
     smallest_call = 0  # none of its own: that of plain modules, as a network's matrix products need it
-    lone_logit = True
+    may_be_logit = True
 
     def __init__(self, features: Features, model: Any, about: str) -> None:
         super().__init__()
         self.features, self.about = features, about
-        self._model = (model,)
-
-
-class KerasOnTorch(_KerasAdapter):
-    """A Keras model that torch computes."""
-
-    def __init__(self, features: Features, model: Any, about: str) -> None:
-        super().__init__(features, model, about)
-        self._place = next((str(weight.value.device) for weight in model.weights), "cpu")
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(n, d) codes to scores, computed where Keras has the weights."""
-        import keras
-
-        (model,) = self._model
-        with keras.device(self._place):
-            scores: Tensor = model(self.features(x).to(self._place), training=False)
-        return scores.to(x.device)
-
-
-class KerasElsewhere(_KerasAdapter):
-    """A Keras model that another backend computes."""
-
-    def __init__(self, features: Features, model: Any, about: str) -> None:
-        super().__init__(features, model, about)
-        self.no_gradients = (
-            f"Keras runs on {_keras().backend.backend()}, and gradients need its torch backend (KERAS_BACKEND=torch)"
-        )
+        self._model, self._keras = (model,), _keras()
+        backend = self._keras.backend.backend()
+        if backend != "torch":
+            self.no_gradients = f"Keras runs on {backend}, and gradients need its torch backend (KERAS_BACKEND=torch)"
+        else:  # it is computed where Keras has the weights
+            self._place = next((str(weight.value.device) for weight in model.weights), "cpu")
 
     def forward(self, x: Tensor) -> Tensor:
         """(n, d) codes to scores."""
         (model,) = self._model
-        scores = np.array(model.predict_on_batch(self.features(x.detach()).cpu().numpy()))
-        return torch.from_numpy(scores).to(x.device)
+        if self.no_gradients is not None:
+            matrix = self.features(x.detach()).cpu().numpy()
+            return torch.from_numpy(np.array(model.predict_on_batch(matrix))).to(x.device)
+        with self._keras.device(self._place):
+            scores: Tensor = model(self.features(x).to(self._place), training=False)
+        return scores.to(x.device)
 
 
-def _try(adapter: _KerasAdapter, data: Dataset) -> None:
+def _try(adapter: KerasAdapter, data: Dataset) -> None:
     try:
         with torch.no_grad():
             adapter(torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32))

@@ -18,7 +18,7 @@ from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.archives import open_archive
 from evenhand.models.adapters.base import Adapter, class_order, two_columns
-from evenhand.models.adapters.boosting import is_tree
+from evenhand.models.adapters.boosting import is_tree, unsound_trees
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.frames import (
     FrameAdapter,
@@ -88,7 +88,7 @@ def wrap_estimator(data: Dataset, model: Any, inputs: Inputs) -> Adapter:
     if isinstance(read, NamedColumns):
         adapter.reads = _declared(data, model, read)
     elif read is not None:
-        adapter.told(inputs)
+        adapter.note_inputs(inputs)
     return adapter
 
 
@@ -149,14 +149,14 @@ def _sliced(names: list[str], columns: slice) -> list[str]:
 
 def _reader(data: Dataset, model: Any, inputs: Inputs) -> Callable[[NDArray[np.int32]], Any] | None:
     """What turns codes into the rows that the model was fitted on; None for the whole raw table."""
-    whose = type(model).__name__
+    owner = type(model).__name__
     if type(model).__module__.partition(".")[0] in BOOSTERS:
         from evenhand.models.adapters.boosting import reader_of
 
         return reader_of(data, model, inputs)
     names, width = (getattr(model, name, None) for name in ("feature_names_in_", "n_features_in_"))
-    matrix = matrix_reader(data, inputs, names, width, whose)
-    return NamedColumns(data, list(names), whose) if matrix is None and names is not None else matrix
+    matrix = matrix_reader(data, inputs, names, width, owner)
+    return NamedColumns(data, list(names), owner) if matrix is None and names is not None else matrix
 
 
 def own_threshold(model: Any, label: Label) -> float | None:
@@ -250,7 +250,7 @@ def _check_trees(model: Any, path: Path) -> None:
         elif kind.startswith("GradientBoosting"):  # it hands its rows to the trees without asking how many they read
             sound = all(tree.n_features_in_ == part.n_features_in_ for tree in np.ravel(part.estimators_))
         if not sound:
-            raise EvenhandError(f"{path} holds a decision tree whose nodes point outside of it, so it is not used.")
+            raise unsound_trees(path)
 
 
 def _leads_on(

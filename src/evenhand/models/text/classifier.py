@@ -11,8 +11,7 @@ from torch import Tensor
 
 from evenhand.errors import EvenhandError
 from evenhand.models.classifier import ROW_MULTIPLE, GradientOf, Model, Outputs, loss_slope, probabilities
-from evenhand.models.text.recurrence import Recurrence, StepPlan, Trace, Wanted
-from evenhand.models.text.recurrent import Recurrent
+from evenhand.models.text.recurrent import Recurrence, Recurrent, StepPlan, Trace, WantedStates
 from evenhand.text.texts import Units
 from evenhand.text.vectors import WordVectors
 
@@ -194,7 +193,7 @@ class RecurrentClassifier(TextClassifier):
     @torch.no_grad()
     def outputs_from(self, x: Tensor, of: Tensor, place: Tensor, near: Tensor) -> tuple[Outputs, Outputs]:
         """The states of x where the other texts leave it are kept, and they run from there."""
-        if self._together(len(x), len(near)):
+        if self._run_together(len(x), len(near)):
             labels, scores = self.outputs(torch.cat([x, near]))
             return Outputs(labels[: len(x)], scores[: len(x)]), Outputs(labels[len(x) :], scores[len(x) :])
         self.count(len(x) + len(near))
@@ -202,25 +201,25 @@ class RecurrentClassifier(TextClassifier):
         sequences, others = self.expansion.sequences(units), self.expansion.sequences(near[:, 1:])
         begin = torch.minimum(self.expansion.words_before(units[of], place), others.lengths - 1)
         begin = torch.minimum(begin, sequences.lengths[of])
-        return self._sharing(sequences, of, begin, others, Edits.none(len(near), self.device))
+        return self._outputs_sharing(sequences, of, begin, others, Edits.none(len(near), self.device))
 
     @torch.no_grad()
     def outputs_replacing(self, x: Tensor, of: Tensor, place: Tensor, unit: Tensor) -> tuple[Outputs, Outputs]:
         """As `outputs_from`; the others are never written down but looked up in x, word by word as they are read."""
         self.count(len(x) + len(of))
         texts, edits, lengths = self.expansion.edits(x[:, 1:], of, place, unit)
-        if self._together(len(x), len(of)):
+        if self._run_together(len(x), len(of)):
             both = Sequences(texts.words, torch.cat([texts.lengths, lengths]), None)
             logits, _ = self._logits(both, Edits.none(len(x), self.device).joined(edits), None, None)
             return self._outputs(logits[: len(x)]), self._outputs(logits[len(x) :])
         begin = torch.minimum(torch.minimum(edits.begin, lengths - 1), texts.lengths[of])
-        return self._sharing(texts, of, begin, Sequences(texts.words, lengths, None), edits)
+        return self._outputs_sharing(texts, of, begin, Sequences(texts.words, lengths, None), edits)
 
-    def _together(self, texts: int, others: int) -> bool:
+    def _run_together(self, texts: int, others: int) -> bool:
         """Whether texts and those like them run side by side rather than one after the other."""
         return not self.share_prefixes or not others or (others <= texts and texts + others <= FEW_TEXTS)
 
-    def _sharing(
+    def _outputs_sharing(
         self, texts: Sequences, of: Tensor, begin: Tensor, others: Sequences, edits: Edits
     ) -> tuple[Outputs, Outputs]:
         """Outputs of texts and of others that share their first `begin` words (m,) with texts `of`."""
@@ -242,7 +241,7 @@ class RecurrentClassifier(TextClassifier):
             return self._gradients(x, y, of, norms)
         order = (x[:, 1:] >= 0).sum(dim=1).argsort(descending=True, stable=True)
         result = torch.empty(len(x), x.shape[1] - 1, 1 if norms else self.vectors.shape[1], device=self.device)
-        for rows in _even(order, CHUNK_GRADIENTS):
+        for rows in _even_parts(order, CHUNK_GRADIENTS):
             result.index_copy_(0, rows, self._gradients(x[rows], y[rows], of, norms))
         return result
 
@@ -261,7 +260,7 @@ class RecurrentClassifier(TextClassifier):
             by_word = by_word.abs_().amax(dim=0, keepdim=True)
         by_word = torch.nn.functional.pad(by_word.t(), (0, 0, 0, 1))  # zeros for words that are not there
         width = x.shape[1] - 1 if sequences.unit is None else sequences.words.shape[1]
-        places = _places(run, sequences.lengths, width)
+        places = _places_of_words(run, sequences.lengths, width)
         gradient = by_word.index_select(0, places.view(-1)).view(len(x), width, -1)
         self.seconds += time.perf_counter() - start
         return sequences.by_unit(gradient, x.shape[1] - 1)
@@ -286,7 +285,7 @@ class RecurrentClassifier(TextClassifier):
             if self.sort_by_length
             else torch.arange(len(left), device=left.device)
         )
-        for rows in _even(order, CHUNK_TEXTS):
+        for rows in _even_parts(order, CHUNK_TEXTS):
             rows = rows if self.sort_by_length else rows[left[rows].argsort(descending=True, stable=True)]
             here, places = (None, None) if wanted is None else self._in_run(rows, len(left), *wanted)
             run = self._run(sequences, edits, rows, start, places)
@@ -302,7 +301,7 @@ class RecurrentClassifier(TextClassifier):
         edits: Edits,
         rows: Tensor,
         start: tuple[Tensor, Tensor] | None,
-        wanted: Wanted | None = None,
+        wanted: WantedStates | None = None,
         keep: bool = False,
     ) -> _Run:
         """Run texts (n,), the longest first, from their states or from nothing."""
@@ -319,12 +318,12 @@ class RecurrentClassifier(TextClassifier):
         state = self.engine.start(len(rows)) if start is None else start[1].index_select(1, rows)
         return _Run(rows, plan, self.engine.forward(read, plan, state, behind, wanted, keep))
 
-    def _in_run(self, rows: Tensor, n: int, of: Tensor, begin: Tensor) -> tuple[Tensor, Wanted]:
+    def _in_run(self, rows: Tensor, n: int, of: Tensor, begin: Tensor) -> tuple[Tensor, WantedStates]:
         """Which wanted states a run of the texts `rows` has, and where; before the first word they stay zero."""
         column = torch.full((n,), -1, device=self.device)
         column[rows] = torch.arange(len(rows), device=self.device)
         here = ((column[of] >= 0) & (begin > 0)).nonzero().squeeze(1)
-        return here, Wanted(begin[here] - 1, column[of[here]])
+        return here, WantedStates(begin[here] - 1, column[of[here]])
 
     def _outputs(self, logits: Tensor) -> Outputs:
         return Outputs(logits.argmax(dim=1), probabilities(_filled_up(logits))[: len(logits)])
@@ -337,12 +336,12 @@ def word_vectors(units: Units, vectors: WordVectors) -> Tensor:
     return torch.tensor(found, dtype=torch.float32)
 
 
-def _even(rows: Tensor, most: int) -> tuple[Tensor, ...]:
+def _even_parts(rows: Tensor, most: int) -> tuple[Tensor, ...]:
     """Parts of at most so many rows and about one size: a small last part would take nearly as long as a full one."""
     return torch.tensor_split(rows, -(-len(rows) // most)) if len(rows) else ()
 
 
-def _places(run: _Run, lengths: Tensor, width: int) -> Tensor:
+def _places_of_words(run: _Run, lengths: Tensor, width: int) -> Tensor:
     """(n, width) where each word's step is written; the place behind all where there is no such word."""
     steps = torch.arange(width, device=lengths.device)
     offset = torch.tensor(run.plan.offset, device=lengths.device)

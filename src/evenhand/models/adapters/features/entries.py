@@ -218,7 +218,7 @@ def _raw_numbers(data: Dataset, entry: FeatureEntry, index: int) -> CodeTable:
         raise EvenhandError(f"'{attribute.name}' holds no numbers: as = 'raw' is for categories that are. Use code.")
     low, high = attribute.domain
     cells = data.decoder.cells(index, np.arange(low, high + 1, dtype=np.int32))[attribute.column]
-    return CodeTable(index, low, filled(attribute, _as_numbers(cells), entry.missing)[:, None])
+    return CodeTable(index, low, fill_missing(attribute, _as_numbers(cells), entry.missing)[:, None])
 
 
 def _as_numbers(cells: Any) -> NDArray[np.float64]:
@@ -235,12 +235,12 @@ def _value(attribute: Attribute, index: int, missing: float | None) -> Affine | 
     own = attribute.missing is not None and attribute.missing.own
     if attribute.edges or own:
         codes = np.arange(low, high + 1 if own else min(high, len(attribute.edges)) + 1)
-        return CodeTable(index, low, filled(attribute, numbers_of(attribute, codes), missing)[:, None])
+        return CodeTable(index, low, fill_missing(attribute, numbers_of(attribute, codes), missing)[:, None])
     offset = float(numbers_of(attribute, np.zeros(1))[0])
     return Affine(index, attribute.width if attribute.step is None else attribute.step, offset, low, high)
 
 
-def filled(attribute: Attribute, numbers: NDArray[np.float64], missing: float | None) -> NDArray[np.float64]:
+def fill_missing(attribute: Attribute, numbers: NDArray[np.float64], missing: float | None) -> NDArray[np.float64]:
     """Numbers that a network reads, with what stands for a missing one: it cannot read that there is none."""
     gaps = np.isnan(numbers)
     if not gaps.any():
@@ -324,15 +324,15 @@ def beyond_values(data: Dataset, entry: FeatureEntry, value: Affine | CodeTable)
     attribute, beyond = data.schema.attributes[value.attribute], data.beyond[value.attribute]
     assert beyond is not None
     if entry.as_ == "raw":
-        return filled(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
+        return fill_missing(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
     if attribute.columns:
         return np.stack([beyond.cells[name].to_numpy(dtype=np.float64) for name in attribute.columns], axis=1)
     if attribute.kind != "number":
         return beyond.codes.astype(np.float64)[:, None]
-    return filled(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
+    return fill_missing(attribute, _as_numbers(beyond.cells[attribute.column]), entry.missing)[:, None]
 
 
-def described(entries: Sequence[FeatureEntry], columns: Sequence[FeatureColumns]) -> str:
+def describe(entries: Sequence[FeatureEntry], columns: Sequence[FeatureColumns]) -> str:
     """Features in words, with how many columns each has: age (value), job (onehot, 5)."""
     pairs = zip(entries, columns, strict=True)
     return ", ".join(f"{e.attribute} ({e.as_}{f', {c.width} columns' if c.width > 1 else ''})" for e, c in pairs)

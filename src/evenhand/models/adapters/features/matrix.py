@@ -20,7 +20,7 @@ from evenhand.models.adapters.features.entries import (
     Inputs,
     OneHot,
     columns_of,
-    described,
+    describe,
     entries_of,
     read_beyond,
 )
@@ -36,7 +36,7 @@ class Features(nn.Module):
         entries = entries_of(data, inputs)
         columns = columns_of(data, entries)
         starts = np.cumsum([0, *(column.width for column in columns)])
-        self.words = described(entries, columns)
+        self.words = describe(entries, columns)
         self.width = int(starts[-1])
         self.dtype = dtype
         names = [entry.attribute for entry in entries if entry.as_ == "code"]

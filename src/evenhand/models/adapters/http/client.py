@@ -25,11 +25,11 @@ LONGEST_LOOK = 2**16  # bytes of it that are looked at
 UNLIMITED = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
 
 
-class Refused(EvenhandError):  # noqa: N818 - it is no mistake of ours
+class RequestRefused(EvenhandError):  # noqa: N818 - it is no mistake of ours
     """The server says that the request itself is wrong, so that asking again is of no use."""
 
 
-class Failed(Exception):  # noqa: N818 - it is retried
+class RequestFailed(Exception):  # noqa: N818 - it is retried
     """One try failed; the reason is in words for people."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
@@ -89,12 +89,12 @@ class EndpointClient:
         attempt = 0
         while True:
             try:
-                return read(self._parsed(self._try(content, rows, stop)))
-            except Refused as refusal:
-                raise Refused(self._without_secrets(str(refusal))) from None
-            except Failed as failure:
+                return read(self._parse(self._try(content, rows, stop)))
+            except RequestRefused as refusal:
+                raise RequestRefused(self._without_secrets(str(refusal))) from None
+            except RequestFailed as failure:
                 if attempt == self._retries:
-                    raise Failed(self._without_secrets(str(failure))) from None
+                    raise RequestFailed(self._without_secrets(str(failure))) from None
                 pause = self._pause(attempt)
                 stop.wait(pause if failure.wait is None else failure.wait)
             attempt += 1
@@ -116,11 +116,11 @@ class EndpointClient:
         words = " ".join(answer[:LONGEST_LOOK].decode("utf-8", errors="replace").split())
         return self._without_secrets(words)[:FIRST_WORDS]
 
-    def _parsed(self, answer: bytes) -> Any:
+    def _parse(self, answer: bytes) -> Any:
         try:
             return json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise Failed(f"the answer is not JSON: {self._first_words(answer) or 'it is empty'}") from error
+            raise RequestFailed(f"the answer is not JSON: {self._first_words(answer) or 'it is empty'}") from error
 
     def _try(self, content: bytes, rows: int, stop: threading.Event) -> bytes:
         self._limit.wait(stop)
@@ -130,9 +130,9 @@ class EndpointClient:
         try:
             return self._exchange(content)
         except (TimeoutError, httpx.TimeoutException) as error:
-            raise Failed(f"it did not answer within {self._timeout:g} seconds") from error
+            raise RequestFailed(f"it did not answer within {self._timeout:g} seconds") from error
         except httpx.TransportError as error:
-            raise Failed(f"the connection failed ({_reason(error)})") from error
+            raise RequestFailed(f"the connection failed ({_reason(error)})") from error
         finally:
             with self._lock:
                 self.counters.requests += 1
@@ -143,19 +143,19 @@ class EndpointClient:
         """Send and receive once, over a kept connection where there is one that still lives."""
         steps: list[str] = []
         try:
-            response = self._sent(content, steps)
+            response = self._send(content, steps)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             if "connection.connect_tcp.started" in steps:
                 raise
-            response = self._sent(content, steps)  # servers close idle connections; that is no failure
+            response = self._send(content, steps)  # servers close idle connections; that is no failure
         try:
-            answer = _received(response, time.monotonic() + self._timeout)
+            answer = _receive(response, time.monotonic() + self._timeout)
         finally:
             response.close()
         _check_status(response, self._first_words(answer))
         return answer
 
-    def _sent(self, content: bytes, steps: list[str]) -> httpx.Response:
+    def _send(self, content: bytes, steps: list[str]) -> httpx.Response:
         """The answer, of which the body is still to come; `steps` are what it took."""
         extensions = {
             "timeout": httpx.Timeout(self._timeout).as_dict(), "trace": lambda step, _: steps.append(step),
@@ -202,14 +202,14 @@ class _RateLimit:
         stop.wait(mine - now)
 
 
-def _received(response: httpx.Response, deadline: float) -> bytes:
+def _receive(response: httpx.Response, deadline: float) -> bytes:
     """The whole answer; one that drips in, or that has no end, is given up."""
     parts: list[bytes] = []
     size = 0
     for part in response.iter_raw():
         size += len(part)
         if size > LARGEST_ANSWER:
-            raise Failed(f"the answer is longer than {LARGEST_ANSWER / 2**20:.0f} MB")
+            raise RequestFailed(f"the answer is longer than {LARGEST_ANSWER / 2**20:.0f} MB")
         if time.monotonic() > deadline:
             raise TimeoutError
         parts.append(part)
@@ -224,13 +224,13 @@ def _check_status(response: httpx.Response, words: str) -> None:
     said = f"status {status} {response.reason_phrase}" + (f": {words}" if words else "")
     if 300 <= status < 400:
         place = urlsplit(response.headers.get("Location", ""))
-        raise Refused(f"it redirects to {place.netloc}{place.path or '?'} ({said}), which is not followed")
+        raise RequestRefused(f"it redirects to {place.netloc}{place.path or '?'} ({said}), which is not followed")
     if status in (408, 429) or status >= 500:
-        raise Failed(said, _asked_wait(response.headers.get("Retry-After")))
-    raise Refused(said)
+        raise RequestFailed(said, _requested_wait(response.headers.get("Retry-After")))
+    raise RequestRefused(said)
 
 
-def _asked_wait(header: str | None) -> float | None:
+def _requested_wait(header: str | None) -> float | None:
     """Seconds from a Retry-After header: a number or a date."""
     if header is None:
         return None

@@ -23,7 +23,7 @@ from evenhand.data.schema import Label
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, first_mistake
 from evenhand.models.adapters.base import Adapter, class_order, scores_of
-from evenhand.models.adapters.http.client import EndpointClient, Failed, Refused, RequestStopped
+from evenhand.models.adapters.http.client import EndpointClient, RequestFailed, RequestRefused, RequestStopped
 from evenhand.models.classifier import BudgetSpent, ModelGone
 
 FROM_ENVIRONMENT = "env:"
@@ -120,11 +120,11 @@ class AnswerReader:
         """(rows, classes) scores; an answer that cannot be used is Failed, and asked for again."""
         entries = self._entries(answer)
         if len(entries) != rows:
-            raise Failed(f"it answered {len(entries):,} rows when {rows:,} were asked")
+            raise RequestFailed(f"it answered {len(entries):,} rows when {rows:,} were asked")
         values = np.array([self._row(entry) for entry in entries], dtype=np.float64)
         outside = (values < -ROUNDING) | (values > 1 + ROUNDING)
         if self._output == "probabilities" and outside.any():
-            raise Failed(
+            raise RequestFailed(
                 f"{values[outside][0]:g} is not a probability; if the scores are logits, say output = 'logits' in the "
                 "description"
             )
@@ -137,10 +137,10 @@ class AnswerReader:
             if not found:
                 given = ", ".join(map(str, list(answer)[:8])) or "nothing"
                 wanted = " or ".join(keys) or "list by itself"
-                raise Failed(f"the answer has no {wanted}; it has {given}. Say answer_key in a description")
+                raise RequestFailed(f"the answer has no {wanted}; it has {given}. Say answer_key in a description")
             answer = found[0]
         if not isinstance(answer, list):
-            raise Failed(f"the answer is {_kind(answer)} and not a list with one entry per row")
+            raise RequestFailed(f"the answer is {_in_words(answer)} and not a list with one entry per row")
         return answer
 
     def _row(self, entry: Any) -> list[float]:
@@ -148,14 +148,16 @@ class AnswerReader:
         classes = self._classes
         if isinstance(entry, dict):
             if set(entry) != set(classes):
-                raise Failed(f"an answer has scores for {', '.join(map(str, entry))} and not for {', '.join(classes)}")
+                raise RequestFailed(
+                    f"an answer has scores for {', '.join(map(str, entry))} and not for {', '.join(classes)}"
+                )
             return [_number(entry[name]) for name in classes]
         if isinstance(entry, list) and len(entry) == len(classes):
             return [_number(value) for value in entry]
         if isinstance(entry, list) and len(entry) == 1:
             entry = entry[0]
         if isinstance(entry, list):
-            raise Failed(f"an answer has {len(entry)} scores, but there are {len(classes)} classes")
+            raise RequestFailed(f"an answer has {len(entry)} scores, but there are {len(classes)} classes")
         return self._from_one(entry)
 
     def _from_one(self, entry: Any) -> list[float]:
@@ -165,9 +167,9 @@ class AnswerReader:
             return [float(name == text) for name in self._classes]
         score = _number(entry)
         if len(self._classes) != 2:
-            raise Failed(f"one score is not enough for {len(self._classes)} classes")
+            raise RequestFailed(f"one score is not enough for {len(self._classes)} classes")
         if self._output == "probabilities" and not 0 <= score <= 1:
-            raise Refused(
+            raise RequestRefused(
                 f"an answer is the number {score:g}, which is no probability: a regressor cannot be audited. If it is "
                 "a logit, say output = 'logits' in a description"
             )
@@ -176,11 +178,11 @@ class AnswerReader:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise Failed(f"an answer has {_kind(value)} where a score should be")
+        raise RequestFailed(f"an answer has {_in_words(value)} where a score should be")
     return float(value)
 
 
-def _kind(value: Any) -> str:
+def _in_words(value: Any) -> str:
     """A value in words, cut short."""
     words = "null" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
     return words if len(words) <= 40 else words[:40] + "…"
@@ -268,7 +270,7 @@ class EndpointAdapter(Adapter):
                 scores[place] = self._known[key]
         self.remembered += len(codes) - len(absent)
         if absent:
-            scores[absent] = self._asked(rows[absent])
+            scores[absent] = self._ask(rows[absent])
             self._remember([keys[place] for place in absent], scores[absent])
         return torch.from_numpy(scores[places.reshape(-1)]).to(x.device)
 
@@ -277,7 +279,7 @@ class EndpointAdapter(Adapter):
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    def _asked(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
+    def _ask(self, codes: NDArray[np.int32]) -> NDArray[np.float32]:
         """(n, classes) scores of distinct rows, several batches at once."""
         budget = self._endpoint.budget
         if budget is not None and self.answered + len(codes) > budget:
@@ -286,11 +288,11 @@ class EndpointAdapter(Adapter):
                 f"{len(codes):,} more are needed. Raise budget in its description, or use --max-rows to stop earlier."
             )
         batches = [codes[start : start + self._endpoint.batch] for start in range(0, len(codes), self._endpoint.batch)]
-        parts = self._together(batches)
+        parts = self._ask_batches(batches)
         self.answered += len(codes)
         return np.concatenate(parts)
 
-    def _together(self, batches: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float32]]:
+    def _ask_batches(self, batches: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float32]]:
         """Scores of each batch. When one fails for good the others stop trying."""
         stop = threading.Event()
         with ThreadPoolExecutor(min(self._endpoint.workers, len(batches))) as pool:
@@ -301,8 +303,8 @@ class EndpointAdapter(Adapter):
                 stop.set()  # after Ctrl-C too
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         for error in errors:
-            if isinstance(error, Failed | Refused):
-                raise self._gone(error) from error
+            if isinstance(error, RequestFailed | RequestRefused):
+                raise self._gone_error(error) from error
         for error in errors:
             raise error
         return [future.result() for future in futures]
@@ -331,8 +333,8 @@ class EndpointAdapter(Adapter):
                 rows = [dict(zip(columns, values, strict=True)) for values in rows]
         return {self._endpoint.rows_key: rows} if self._endpoint.rows_key else rows
 
-    def _gone(self, error: Exception) -> EvenhandError:
-        tries = "" if isinstance(error, Refused) else f" after {self._endpoint.retries + 1} tries"
+    def _gone_error(self, error: Exception) -> EvenhandError:
+        tries = "" if isinstance(error, RequestRefused) else f" after {self._endpoint.retries + 1} tries"
         if self.answered:
             return ModelGone(f"{self.about} does not answer any more{tries}: {error}.")
         return EvenhandError(

@@ -175,14 +175,15 @@ def check_sizes(onnx: Any, model: Any, path: Path) -> None:
     while True:
         sizes = _Sizes(_shapes(onnx, plain), path)
         sizes.check(plain.graph)
-        if sizes.untold is None:
+        if sizes.unknown_size is None:
             return
         constant = [node for node in plain.graph.node if node.output and node.output[0] in sizes.known]
         if not constant:
+            node = sizes.unknown_size
             raise EvenhandError(
-                f"{path}: the size of '{sizes.untold.output[0]}' ({sizes.untold.op_type}) is computed in a way that "
-                "cannot be told before it is run, so the file was not run. Export the model with sizes that are "
-                "constants or follow from the number of rows."
+                f"{path}: the size of '{node.output[0]}' ({node.op_type}) is computed in a way that cannot be told "
+                "before it is run, so the file was not run. Export the model with sizes that are constants or follow "
+                "from the number of rows."
             )
         for node in constant:
             value = onnx.numpy_helper.from_array(sizes.known[node.output[0]], node.output[0])
@@ -225,7 +226,7 @@ class _Sizes:
         self._shapes, self._path = shapes, path
         self._largest = {name: _product(sides) for name, sides in shapes.items()}
         self.known: dict[str, Values] = {}
-        self.untold: Any = None  # the first node whose size cannot be told
+        self.unknown_size: Any = None  # the first node whose size cannot be told
 
     def check(self, graph: Any) -> None:
         from onnx import numpy_helper
@@ -254,7 +255,7 @@ class _Sizes:
         names = [node.input[place] if place < len(node.input) else "" for place in places]
         endless = node.op_type == "Loop" and not names[0]
         if endless or any(name and name not in self.known for name in names):
-            self.untold = self.untold or node
+            self.unknown_size = self.unknown_size or node
             return first
         if not names[0] and len(names) == 1:
             return first  # a setting in old versions, which the inference of shapes reads

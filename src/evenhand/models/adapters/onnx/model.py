@@ -64,8 +64,8 @@ def open_onnx(data: Dataset, path: Path, inputs: Inputs, threads: int = 1) -> nn
         _check_rows(source, path)
     if len(sources) == 1 and not _is_column(sources[0], data):
         on_matrix = _on_matrix(data, file, sources[0], inputs)
-        on_matrix.told(inputs)
-        on_matrix.lone_logit = False
+        on_matrix.note_inputs(inputs)
+        on_matrix.may_be_logit = False
         adapter = in_order(on_matrix, order)
     elif inputs is not None:
         raise EvenhandError(f"{path} reads raw columns by their names, not a matrix. Leave inputs out.")

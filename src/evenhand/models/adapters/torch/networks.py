@@ -20,7 +20,7 @@ class NetworkAdapter(Adapter):
 
     smallest_call = 0  # none of its own: that of plain modules, as a network's matrix products need it
     thread_safe = True
-    lone_logit = True
+    may_be_logit = True
 
     def __init__(self, features: Features, network: nn.Module, about: str) -> None:
         super().__init__()
@@ -43,14 +43,14 @@ def wrap_module(data: Dataset, model: nn.Module, inputs: Inputs, about: str = ""
         network = copy.deepcopy(model).eval()
     except Exception as error:
         raise EvenhandError(f"The model cannot be copied, so it would be changed: {first_line(error)}.") from error
-    return read_through(data, network, inputs, about or type(model).__name__)
+    return behind_features(data, network, inputs, about or type(model).__name__)
 
 
-def read_through(data: Dataset, network: nn.Module, inputs: Inputs, about: str) -> NetworkAdapter:
+def behind_features(data: Dataset, network: nn.Module, inputs: Inputs, about: str) -> NetworkAdapter:
     """A network in evaluation mode behind its features, tried on a few rows."""
     dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
     adapter = NetworkAdapter(Features(data, inputs, dtype), network, about)
-    adapter.told(inputs)
+    adapter.note_inputs(inputs)
     _try(adapter, data)
     return adapter
 

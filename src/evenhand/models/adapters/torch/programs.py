@@ -19,7 +19,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.archives import open_archive, repacked
 from evenhand.models.adapters.features.entries import Inputs
-from evenhand.models.adapters.torch.networks import NetworkAdapter, read_through
+from evenhand.models.adapters.torch.networks import NetworkAdapter, behind_features
 from evenhand.models.classifier import first_line
 
 HOW_TO_SAVE = (
@@ -75,9 +75,9 @@ def open_torchscript(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
             network = torch.jit.load(content, map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # a damaged file
         raise EvenhandError(f"Cannot read the TorchScript file {path}: {first_line(error)}. {HOW_TO_SAVE}") from error
-    adapter = read_through(data, network.eval(), inputs, str(path))
+    adapter = behind_features(data, network.eval(), inputs, str(path))
     script = ScriptAdapter(adapter.features, adapter.network, adapter.about)
-    script.told(inputs)
+    script.note_inputs(inputs)
     return script
 
 
@@ -109,7 +109,7 @@ def open_exported(data: Dataset, path: Path, inputs: Inputs) -> nn.Module:
     except Exception as error:  # a damaged file, or one of another version of torch
         raise EvenhandError(f"Cannot read the exported program {path}: {first_line(error)}. {HOW_TO_SAVE}") from error
     _check_batch(program, path)
-    return read_through(data, network, inputs, str(path))
+    return behind_features(data, network, inputs, str(path))
 
 
 def _check_batch(program: torch.export.ExportedProgram, path: Path) -> None:
