@@ -85,9 +85,7 @@ class Classifier(Model):
     second of two classes where its score is at least that.
     """
 
-    single_score: bool = (
-        False  # one score for each row, outside 0 to 1, that is taken for a logit as nothing says otherwise
-    )
+    single_score: bool = False  # one for each row, outside 0 to 1, taken for a logit as nothing says otherwise
 
     def __init__(
         self,

@@ -37,9 +37,7 @@ class Adapter(nn.Module):
     ways: tuple[str, ...] = WAYS  # that such a matrix may be made in
     stated: bool = False  # whether a description says what the output is
     regression: str = ""  # why its numbers are no classifier's, unless somebody states that they are logits
-    may_be_logit: bool = (
-        False  # whether a single score outside 0 to 1 may be meant as a logit, if the labels bear it out
-    )
+    may_be_logit: bool = False  # whether a single score outside 0 to 1 may be a logit, if the labels bear it out
     threshold: float | None = None  # see `Classifier`
     own_threshold: float | None = None  # the score of the last class that its own labels begin at, where it names one
     reads: list[str] | None = None  # the attributes that it is declared to read; None where nothing says so
