@@ -35,7 +35,7 @@ def test_what_it_costs_where_the_protected_attribute_is_the_label() -> None:
     assert means[0] - means[1] > 0.2
     text = " ".join(repair_sentences(summary))
     assert f"costs {100 * (means[0] - means[1]):.2f} percentage points of accuracy" in text
-    assert "The protected attributes carry much of what the label holds" in text
+    assert "The protected attributes carry much of what the outcome depends on" in text
     before, after = (row_of(summary, name)["accuracy"] for name in ("original", "average"))
     assert f"{before:.2%} before, {after:.2%} after" in text
 
@@ -85,11 +85,11 @@ def test_the_headline_is_about_people_and_what_it_costs() -> None:
     summary = repaired("average").summary
     before, after = (row_of(summary, name) for name in ("original", "average"))
     first, second, *_ = repair_sentences(summary)
-    assert first.startswith("Held-out people for whom another protected value changes the label: ")
+    assert first.startswith("Held-out people for whom another protected value changes the decision: ")
     assert f"{before['people']['rate']:.2%} before, 0.00% after; accuracy " in first
     points = 100 * (before["accuracy"] - after["accuracy"])
     assert f"{'lost' if points > 0 else 'gained'}: {abs(points):.2f} percentage points" in first
-    assert second.startswith("Held-out people who would get another label (held-out rows of world): ")
+    assert second.startswith("Held-out people who would get another decision (held-out rows of world): ")
     assert summary["headline"]["people_before"] == before["people"]["rate"] > 0
     assert summary["headline"]["people_after"] == 0
     assert summary["headline"]["accuracy_lost"] == before["accuracy"] - after["accuracy"]

@@ -127,7 +127,7 @@ def test_a_repair_prints_its_warnings_first(warned: dict[str, Any], capsys: pyte
     tell_repair(Done(None, repair.folder, repair.summary), quiet=False, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f"Warning: {LEFT_OUT}")
-    assert "Held-out people who would get another label (held-out rows of loans): " in said
+    assert "Held-out people who would get another decision (held-out rows of loans): " in said
 
 
 def test_pairs_leave_out_what_the_model_does_not_read(warned: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ def test_a_limited_figure_says_so_and_stands_beside_the_other(warned: dict[str, 
 def test_a_limited_repair_says_so(warned: dict[str, Any]) -> None:
     summary, page = warned["within repaired"].summary, page_of(warned["within repaired"])
     assert within_words(summary) == WITHIN
-    assert f"for whom another protected value {WITHIN} changes the label" in page
+    assert f"for whom another protected value {WITHIN} changes the decision" in page
     assert f"(held-out rows of loans, compared {WITHIN}): " in page
     assert f"equally likely, compared {WITHIN}: " in page
     assert within_words(warned["partly repaired"].summary) == ""

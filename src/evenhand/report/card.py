@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenhand.errors import EvenhandError
-from evenhand.report.commands import audit_command, from_python, measure_command, shareable
+from evenhand.report.commands import audit_command, from_python, measure_command, shareable, without_folder
 from evenhand.report.limits import limits_of
 from evenhand.report.pairs import FROM_NOBODY, card_of
 from evenhand.report.repair import ABOUT, repair_sentences
@@ -246,12 +246,12 @@ def _place(summary: dict[str, Any]) -> dict[str, Any]:
 
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Model, data and what was changed."""
-    data, texts = summary["dataset"], is_about_texts(summary)
+    model, data, texts = summary["model"], summary["dataset"], is_about_texts(summary)
     several = " (each by itself and together)" if summary["kind"] == "measure" else " together"
     changed = _names(summary["protected"]) + (several if len(summary["protected"]) > 1 and not texts else "")
     changed += f", {limit}" if (limit := within_words(summary)) else ""
     return [
-        ("Model", model_text(summary)),
+        ("Model", model_text({"model": model | {"name": without_folder(model["name"])}})),
         ("Data", f"{data['title']}, {data['rows']:,} {'texts' if texts else 'rows'}"),
         ("Protected, changed", changed),
     ]

@@ -7,6 +7,8 @@ from typing import Any
 from evenhand.data.dataset import builtin_names
 from evenhand.methods.names import AUTO, DEFAULT, TEXT_DEFAULT
 from evenhand.models.loading import OPENERS
+from evenhand.text.corpus import BUILTIN
+from evenhand.text.corpus_file import SUFFIXES
 
 FROM_PYTHON = (
     "The model or the data were passed from Python and have to be passed from Python again: the command has only their "
@@ -68,8 +70,9 @@ def _text_options(config: dict[str, Any]) -> list[str]:
 
 def from_python(summary: dict[str, Any]) -> str:
     """A sentence where the model or the data have a name that no command line can load; else nothing."""
-    if summary.get("domain") == "text":
-        return ""  # corpora and classifiers of texts have names or files
+    if summary.get("domain") == "text":  # a classifier of texts has a name or a file
+        data = str(summary["config"]["dataset"])
+        return "" if data in BUILTIN or Path(data).suffix.lower() in SUFFIXES else FROM_PYTHON
     model, data = _model(summary), summary["config"]["dataset"]
     loadable_model = model is None or ":" in model or Path(model).suffix in (".safetensors", ".json", *OPENERS)
     loadable_data = data in builtin_names() or Path(data).suffix == ".toml"
@@ -91,7 +94,12 @@ def measure_command(summary: dict[str, Any]) -> str:
 
 def shareable(command: str) -> str:
     """A command for readers elsewhere: of files only their names, since folders of this machine say nothing to them."""
-    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in shlex.split(command))
+    return shlex.join(map(without_folder, shlex.split(command)))
+
+
+def without_folder(word: str) -> str:
+    """The name of a file that is named with all its folders; anything else as it is."""
+    return Path(word).name if Path(word).is_absolute() else word
 
 
 def _model(summary: dict[str, Any]) -> str | None:

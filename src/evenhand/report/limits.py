@@ -21,7 +21,7 @@ NEW_FINDINGS = (
     "A trained repair removes findings that were made against the old model; a new search may find others. "
     "Audit the repaired model again."
 )
-LABELS = "Accuracy is agreement with the labels in the data, which may themselves be the result of discrimination."
+OUTCOMES = "Accuracy is agreement with the outcomes in the data, which may themselves be the result of discrimination."
 DOMAIN = "In the whole domain every combination of values is equally likely; most such people do not exist."
 WORDS_ALONE = "Texts are changed in words of the lexicon alone; the grammar around them stays as it is."
 ENDED = {
@@ -34,7 +34,7 @@ ENDED = {
 def limits_of(summary: dict[str, Any]) -> list[str]:
     """The limits of an audit, a measurement or a repair, from its summary."""
     kind = summary["kind"]
-    found = [NO_PROOF] if kind == "audit" else [NEW_FINDINGS, LABELS] if kind == "repair" else []
+    found = [NO_PROOF] if kind == "audit" else [NEW_FINDINGS, OUTCOMES] if kind == "repair" else []
     found += [PROXIES, _intervals(summary)]
     if is_about_texts(summary):
         found += text_limits(summary) if kind == "audit" else [WORDS_ALONE]

@@ -7,7 +7,15 @@ from markupsafe import Markup
 
 from evenhand.report.charts import growth_chart, rate_bar, trade_chart
 from evenhand.report.repair import repair_sentences
-from evenhand.report.sentences import example_lines, is_not_tested, measured_parts, model_rows, rows_of, warning_rows
+from evenhand.report.sentences import (
+    example_lines,
+    is_about_texts,
+    is_not_tested,
+    measured_parts,
+    model_rows,
+    rows_of,
+    warning_rows,
+)
 from evenhand.report.tables import Table
 from evenhand.report.words import interval_text, percent
 
@@ -49,29 +57,31 @@ def measurement_html(title: str, summary: dict[str, Any], tables: list[Table]) -
     return _shown(_warnings(summary), facts, _rates(rates), *map(_table, tables))
 
 
-def repair_html(summary: dict[str, Any], table: Table) -> str:
+def repair_html(summary: dict[str, Any]) -> str:
     """A repair: what it changed, all models that were compared, and what each costs."""
-    said = _list(repair_sentences(summary))
     return _shown(
         _warnings(summary),
         Markup("<p><strong>evenhand repair</strong></p>"),
-        said,
+        _list(repair_sentences(summary)),
         trade_chart(summary["rows"], summary["chosen"]),
-        _table(table),
+        _table(_models_table(summary)),
     )
 
 
-def repair_table(summary: dict[str, Any]) -> Table:
-    """All models that a repair compared."""
+def _models_table(summary: dict[str, Any]) -> Table:
+    """All models that a repair compared; of texts there are rates of held-out texts only."""
+    rates = {"people": "people of the data", "uniform": "whole domain"}
+    if is_about_texts(summary):
+        rates = {"uniform": "held-out texts"}
     rows = [
         [
             row["name"] + (" (chosen)" if row["name"] == summary["chosen"] else ""),
             "–" if row["accuracy"] is None else f"{row['accuracy']:.2%}",
-            *(_rate_cell(row[which]) for which in ("people", "uniform")),
+            *(_rate_cell(row[which]) for which in rates),
         ]
         for row in summary["rows"]
     ]
-    return Table("all models", ["model", "accuracy, held out", "people of the data", "whole domain"], rows)
+    return Table("all models", ["model", "accuracy, held out", *rates.values()], rows)
 
 
 def _rate_cell(rate: dict[str, Any] | None) -> str:

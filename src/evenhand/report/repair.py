@@ -16,7 +16,7 @@ ABOUT = {
     "retrained": "trained again in the same way as the repairs, without any repair: what the training alone brings",
     "blind": "trained and used with the protected attributes held at one value; what another repair loses against it "
     "is lost for nothing",
-    "augment": "trained again with findings added, both members of each pair under one label",
+    "augment": "trained again with findings added, both members of each pair under one decision",
     "certified": "trained on bounds of what any protected value could do (interval bound propagation)",
     "pairing": "trained with a penalty on the difference of scores between variants (counterfactual logit pairing)",
     "average": "the mean score over protected values (of tables weighted as in the training rows); nothing is trained",
@@ -57,7 +57,7 @@ def repair_sentences(summary: dict[str, Any]) -> list[str]:
     found = [_headline(before, chosen, is_about_texts(summary), within)]
     if chosen["people"] is not None:
         found.append(
-            f"Held-out people who would get another label ({_population(chosen['people'], within)}): "
+            f"Held-out people who would get another decision ({_population(chosen['people'], within)}): "
             f"{_rate(before['people'])} before, {_rate(chosen['people'])} after."
         )
     found += _accuracy_sentences(before, chosen, rows)
@@ -92,8 +92,8 @@ def _headline(before: dict[str, Any], chosen: dict[str, Any], texts: bool, withi
     rates = [percent(row[name]["rate"], 2) for row in (before, chosen)]
     value = f"another protected value{f' {within}' if within else ''}"
     return (
-        f"{whose} for whom {value} changes the label: {rates[0]} before, {rates[1]} after; "
-        f"{accuracy_lost(before, chosen)}."
+        f"{whose} {'for which' if texts else 'for whom'} {value} changes the decision: {rates[0]} before, "
+        f"{rates[1]} after; {accuracy_lost(before, chosen)}."
     )
 
 
@@ -143,12 +143,12 @@ def _cost(rows: dict[str, dict[str, Any]]) -> list[str]:
         f"Not reading the protected attributes at all {price} on {where}, comparing the means of {repeats} "
         f"{'networks' if repeats > 1 else 'network'} trained with and without them"
     )
-    if lost <= 0:
+    if lost < 0 and f"{lost:.2f}" != "-0.00":
         text += f", {-lost:.2f} percentage points in favour of those without"
     if noise is not None:
         text += f" (standard deviation of such a difference over repeats: {noise:.2f})"
     if lost > 100 * MUCH:
-        text += ". The protected attributes carry much of what the label holds"
+        text += ". The protected attributes carry much of what the outcome depends on"
     return [f"{text}."]
 
 

@@ -18,7 +18,7 @@ from evenhand.measures.rates import effective_samples
 from evenhand.measures.verdict import JudgedRepair
 from evenhand.models.network import network_files
 from evenhand.models.repaired import MODEL, RepairedModel
-from evenhand.report.notebook import repair_html, repair_table
+from evenhand.report.notebook import repair_html
 from evenhand.report.repair import write_repair_report
 from evenhand.report.sentences import introduced
 from evenhand.runs.audit import REPORT, SUMMARY
@@ -68,7 +68,7 @@ class Repair:
         raise EvenhandError("Predictions for data frames are for tables; the model of a repair of texts is `model`.")
 
     def _repr_html_(self) -> str:
-        return repair_html(self.summary, repair_table(self.summary))
+        return repair_html(self.summary)
 
 
 class Work(Protocol):
