@@ -97,7 +97,7 @@ def test_the_first_user_is_told_what_changes(sqlite_service: Service) -> None:
     words = evenhand("users", "add", "Ada", "--admin", typed=f"{GOOD}\n{GOOD}\n")
     assert GOOD not in words
     assert "'ada' may sign in now." in words
-    assert "From its next start on the service asks everybody to sign in." in words
+    assert "After its next start the service asks everybody to sign in." in words
     sqlite_service.accounts.sign_in("ada", GOOD, HERE)
     assert "next start" not in add("ben")
 
@@ -202,7 +202,7 @@ def test_a_new_password_revokes_tokens_and_says_so(sqlite_service: Service) -> N
     add("ada", "--admin")
     secret = token_of(sqlite_service, "ada")
     said = evenhand("users", "password", "ada", "--password-stdin", typed=OTHER)
-    assert said == "'ada' has a new password and has to sign in again. Tokens made before work no more.\n"
+    assert said == "'ada' has a new password and has to sign in again. Earlier tokens no longer work.\n"
     assert sqlite_service.accounts.by_token(secret) is None
 
 
@@ -242,7 +242,7 @@ def test_a_token_is_shown_once_and_works_until_it_is_revoked(sqlite_service: Ser
     assert evenhand("users", "tokens", "ada").count("works") == 2
     with pytest.raises(EvenhandError, match="There is no token"):
         evenhand("users", "revoke", found[1].id[:3])
-    assert "works no more" in evenhand("users", "revoke", found[1].id[:8].upper())
+    assert "no longer works" in evenhand("users", "revoke", found[1].id[:8].upper())
     assert sqlite_service.accounts.by_token(secret) is None
     assert sqlite_service.accounts.by_token(other["secret"]) is not None
     assert "revoked" in evenhand("users", "tokens")

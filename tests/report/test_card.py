@@ -231,7 +231,7 @@ def test_a_marker_in_a_sentence_is_a_quote(runs: dict[str, Path], tmp_path: Path
     assert "\nold\n" not in text
     quoted = "# Mine\n\n" + before
     path.write_text(quoted)
-    with pytest.raises(EvenhandError, match="holds no section"):
+    with pytest.raises(EvenhandError, match="has no section"):
         run(runs["audit"], "-o", path)
     assert path.read_text() == quoted
 

@@ -29,12 +29,12 @@ def card(
     with_people: Annotated[
         bool, typer.Option("--with-people", help="Show the clearest pairs too: rows of the data, or made from them.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that holds no section of ours.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that has no section of evenhand's.")] = False,
 ) -> None:
     """Write the section of a model card: what was tested, on whom, results with intervals, limits.
 
     No row of the data is in it unless --with-people asks for pairs. Markdown with Hugging Face front
-    matter. In a card that has the section already, only our part is replaced.
+    matter. In a card that has the section already, only that section is replaced.
 
     Examples:
       evenhand card results/sex
@@ -57,8 +57,8 @@ def card(
         text = new_card(section, runs, model_name or runs[0].dataset["name"], licence)
     else:
         raise EvenhandError(
-            f"{out} exists and holds no section of evenhand's. Put the lines <!-- evenhand:begin --> and "
-            "<!-- evenhand:end --> where the section should stand, or write over the file with --force."
+            f"{out} exists and has no section of evenhand's. Put the lines <!-- evenhand:begin --> and "
+            "<!-- evenhand:end --> where the section should stand, or overwrite the file with --force."
         )
     if out is None:
         typer.echo(text, nl=False)

@@ -19,7 +19,7 @@ projects_app = typer.Typer(
     help="The service's projects, which keep people's data apart: evenhand projects add, list, rename, delete.",
 )
 
-NewName = Annotated[str, typer.Argument(help="What it shall be called, 1 to 100 characters.", metavar="NAME")]
+NewName = Annotated[str, typer.Argument(help="The project's new name, 1 to 100 characters.", metavar="NAME")]
 Known = Annotated[str, typer.Argument(help="The project's name or id.", metavar="PROJECT")]
 
 

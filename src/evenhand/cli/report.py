@@ -11,7 +11,7 @@ from evenhand.cli.looking import results_of
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of an audit, or the id of a stored run.", metavar="RUN")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to.", show_default="report.html in the folder")
+        Path | None, typer.Option("--out", "-o", help="The file to write.", show_default="report.html in the folder")
     ] = None,
 ) -> None:
     """Write the HTML report of an audit again from its findings.

@@ -70,10 +70,12 @@ def infer(
     weight: Annotated[
         str | None, typer.Option(help="The column of sampling weights, if there is one.", show_default=False)
     ] = None,
-    separator: Annotated[str | None, typer.Option(help="Of a CSV file.", show_default="found out")] = None,
-    split: Annotated[str | None, typer.Option(help="Of a Hugging Face DatasetDict.", show_default="train")] = None,
+    separator: Annotated[str | None, typer.Option(help="Separator of a CSV file.", show_default="detected")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split of a Hugging Face DatasetDict.", show_default="train")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The data set's short name.", show_default="the file's")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a schema file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing schema file.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:

@@ -25,12 +25,12 @@ def serve(
     accounts: Annotated[bool, typer.Option("--accounts", help="People have to sign in, on this machine too.")] = False,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="Host name under which others reach it; may be repeated.", show_default="any"),
+        typer.Option(help="Host name by which others reach it; may be repeated.", show_default="any"),
     ] = None,
-    certificate: Annotated[Path | None, typer.Option(help="Certificate for TLS (PEM), with those it needs.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="Certificate for TLS (PEM), with its chain.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key (PEM), readable by this user alone.")] = None,
     proxy: Annotated[
-        bool, typer.Option("--proxy", help="A reverse proxy on this machine stands before it, and speaks TLS.")
+        bool, typer.Option("--proxy", help="A reverse proxy on this machine stands in front of it and speaks TLS.")
     ] = False,
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Let others reach it without TLS: passwords can be read on the way.")
@@ -83,13 +83,13 @@ def _check(settings: "Settings") -> None:
 
 
 def worker(
-    once: Annotated[bool, typer.Option("--once", help="End when no run waits any more.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when no run is waiting.")] = False,
     home: HomeFolder = None,
     database: DatabaseUrl = None,
 ) -> None:
     """Do the service's runs, one after the other, until Ctrl-C. Several workers may share a database and a folder.
 
-    A run that is being done when the worker ends is handed back, and another worker takes it up: an audit from its last
+    A run that is under way when the worker ends is handed back, and another worker resumes it: an audit from its last
     checkpoint, other runs from their beginning.
 
     Example:  evenhand worker --database postgresql+psycopg://evenhand@db/evenhand --home /srv/evenhand

@@ -87,12 +87,12 @@ def restore_storage(
 
 @storage_app.command("check")
 def check_storage(
-    sweep: Annotated[bool, typer.Option("--sweep", help="Remove what belongs to nothing.")] = False,
+    sweep: Annotated[bool, typer.Option("--sweep", help="Remove files that belong to nothing.")] = False,
     home: HomeFolder = None,
     database: DatabaseUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Check that all is there and unharmed: the database, the folders, the checksums of uploaded files.
+    """Check that everything is there and undamaged: the database, the folders, the checksums of uploaded files.
 
     Exit code 0: all is well; 1: something is not; 2: there is no storage to check.
 

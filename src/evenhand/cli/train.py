@@ -37,7 +37,9 @@ def train(
     device: Device = "auto",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to: NAME.safetensors and NAME.json.", show_default="in evenhand-out"),
+        typer.Option(
+            "--out", "-o", help="The files to write: NAME.safetensors and NAME.json.", show_default="in evenhand-out"
+        ),
     ] = None,
     quiet: Quiet = False,
     as_json: Json = False,

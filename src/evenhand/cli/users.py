@@ -64,7 +64,7 @@ def add_user(
             _set_role(service, person.name, wanted, role)
         typer.echo(f"'{person.name}' may sign in now.")
         if first:
-            typer.echo("From its next start on the service asks everybody to sign in.")
+            typer.echo("After its next start the service asks everybody to sign in.")
         if not service.accounts.has_admin():
             typer.echo("It does not start without an admin. Add one: evenhand users add NAME --admin")
 
@@ -100,7 +100,7 @@ def set_password(
         user = service.accounts.user(name)
         service.accounts.set_password(user.name, asked_password(password_stdin))
         note(service, "set a password", user.name)
-    typer.echo(f"'{user.name}' has a new password and has to sign in again. Tokens made before work no more.")
+    typer.echo(f"'{user.name}' has a new password and has to sign in again. Earlier tokens no longer work.")
 
 
 @users_app.command("role")
@@ -127,11 +127,11 @@ def set_role(
 @users_app.command("admin")
 def set_admin(
     name: Name,
-    no_admin: Annotated[bool, typer.Option("--no-admin", help="Not any more.")] = False,
+    no_admin: Annotated[bool, typer.Option("--no-admin", help="Take the admin role away.")] = False,
     home: HomeFolder = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Let a user do everything in every project, or not any more. The last admin stays one.
+    """Make a user an admin, who may do everything in every project, or no longer one. The last admin stays one.
 
     Examples:
       evenhand users admin ben
@@ -182,7 +182,7 @@ def delete_user(name: Name, yes: Yes = False, home: HomeFolder = None, database:
 def add_token(
     name: Name,
     project: ProjectName,
-    token: Annotated[str, typer.Option("--name", help="What it is for.", metavar="TEXT")],
+    token: Annotated[str, typer.Option("--name", help="The token's name: what it is for.", metavar="TEXT")],
     role: Annotated[str, typer.Option("--role", help="viewer, auditor or admin: not more than the user's.")] = "viewer",
     days: Annotated[int, typer.Option(help="How long it works, 1 to 366.")] = 90,
     home: HomeFolder = None,
@@ -214,7 +214,7 @@ def list_tokens(
     database: DatabaseUrl = None,
     as_json: Json = False,
 ) -> None:
-    """List tokens, the newest first, also those that work no more. Secrets are not kept, so they are not shown.
+    """List tokens, the newest first, also those that no longer work. Secrets are not kept, so they are not shown.
 
     Example:  evenhand users tokens ben
     """
@@ -244,14 +244,14 @@ def revoke_token(
     home: HomeFolder = None,
     database: DatabaseUrl = None,
 ) -> None:
-    """Let a token work no more, from now on.
+    """Revoke a token: it no longer works, from now on.
 
     Example:  evenhand users revoke 3f2a91bc
     """
     with existing_service(home, database) as service:
         revoked = service.accounts.revoke_token(_token_id(service, token.lower()), None)
         note(service, "revoked a token", revoked.id, revoked.project, name=revoked.name)
-    typer.echo(f"The token '{revoked.name}' ({revoked.id[:8]}) works no more.")
+    typer.echo(f"The token '{revoked.name}' ({revoked.id[:8]}) no longer works.")
 
 
 @users_app.command("log")

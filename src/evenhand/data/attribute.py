@@ -168,8 +168,7 @@ class Attribute(BaseModel):
             raise ValueError(
                 f"words needs one entry for each of categories: {len(self.categories)}, not {len(self.words)}"
             )
-        values = [value.strip() for group in self.categories for value in as_list(group)]
-        if twice := repeated(values):
+        if twice := repeated(self.listed):
             raise ValueError(f"categories must be unique, across groups too; found twice: {', '.join(twice)}")
 
     def _check_columns(self) -> None:
@@ -226,8 +225,7 @@ class Attribute(BaseModel):
     def encode(self, raw: "pd.Series", notation: Notation = USUAL) -> NDArray[np.int32]:
         """Raw values to codes, out-of-domain ones included: what a network is trained on."""
         values = raw.astype("string").str.strip()
-        marks = {"", *(text.strip() for text in as_list(self.missing.value))} if self.missing is not None else {""}
-        absent = values.isna() | values.isin(marks - self._listed)
+        absent = values.isna() | values.isin({"", *self.missing_marks} - set(self.listed))
         codes = np.empty(len(values), dtype=np.int32)
         if absent.any():
             if self.missing is None:
@@ -244,14 +242,19 @@ class Attribute(BaseModel):
         return codes
 
     @property
-    def _listed(self) -> set[str]:
+    def listed(self) -> list[str]:
         """The raw values that categories list; empty text may be one, in a table that tells it from a missing value."""
-        return {value.strip() for group in self.categories for value in as_list(group)}
+        return [value.strip() for group in self.categories for value in as_list(group)]
+
+    @property
+    def missing_marks(self) -> list[str]:
+        """How the table writes a missing value, other than by nothing."""
+        return [] if self.missing is None else [value.strip() for value in as_list(self.missing.value)]
 
     @property
     def looks_typed(self) -> bool:
         """Whether a program that reads the categories in a CSV file may find numbers or booleans in them."""
-        texts = [text.lower() for text in self._listed - {ANY_OTHER}]
+        texts = [text.lower() for text in self.listed if text != ANY_OTHER]
         return all(text in ("true", "false") for text in texts) or all(map(is_number, texts))
 
     def encode_columns(self, columns: "Sequence[pd.Series]") -> NDArray[np.int32]:

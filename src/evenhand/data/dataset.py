@@ -65,7 +65,7 @@ class Dataset:
     @cached_property
     def _exactly(self) -> "tuple[NDArray[np.int32], list[Beyond | None]]":
         from evenhand.data.decoding import Decoder
-        from evenhand.data.raw import beyond_domain, cells_of, notation_for, passed_codes
+        from evenhand.data.raw import beyond_domain, passed_codes
 
         if self.frame is None:
             return self.clipped, [None] * len(self.schema.attributes)
@@ -73,8 +73,7 @@ class Dataset:
         behind: list[Beyond | None] = []
         beyond: Beyond | None
         for index, attribute in enumerate(self.schema.attributes):
-            notation = notation_for(self.frame[attribute.raw_columns[0]], self.schema.notation)
-            cells = cells_of(attribute, self.frame, notation, from_csv=self.from_csv)
+            cells = self._cells(attribute, self.frame)
             if attribute.kind == "pass":
                 exact[:, index], beyond = passed_codes(attribute.column, cells[attribute.column])
             else:
@@ -82,6 +81,13 @@ class Dataset:
                 exact[:, index], beyond = beyond_domain(attribute, cells, meant, self.codes[:, index])
             behind.append(beyond)
         return exact, behind
+
+    def _cells(self, attribute: Attribute, frame: "pd.DataFrame") -> "dict[str, pd.Series]":
+        """The columns of an attribute as a program reads them."""
+        from evenhand.data.raw import cells_of, notation_for
+
+        notation = notation_for(frame[attribute.raw_columns[0]], self.schema.notation)
+        return cells_of(attribute, frame, notation, from_csv=self.from_csv)
 
     @cached_property
     def possible(self) -> NDArray[np.bool_]:
@@ -100,13 +106,11 @@ class Dataset:
         import pandas as pd
 
         from evenhand.data.decoding import numbers_of
-        from evenhand.data.raw import cells_of, notation_for
 
         attribute = self.schema.attributes[index]
         if self.frame is None:
             return numbers_of(attribute, self.clipped[:, index])
-        notation = notation_for(self.frame[attribute.column], self.schema.notation)
-        cells = cells_of(attribute, self.frame, notation, from_csv=self.from_csv)[attribute.column]
+        cells = self._cells(attribute, self.frame)[attribute.column]
         return np.asarray(pd.to_numeric(cells).to_numpy(dtype=np.float64, na_value=np.nan))
 
     def compared_within(self, distances: dict[str, float], protected: list[str]) -> "Dataset":
@@ -269,9 +273,7 @@ def _with_examples(attribute: Attribute, frame: "pd.DataFrame") -> list[str | li
     from evenhand.data.tables import text_column
 
     texts = text_column(frame[attribute.column]).dropna().str.strip()
-    known = {value.strip() for group in attribute.categories for value in as_list(group)}
-    marks = [] if attribute.missing is None else [value.strip() for value in as_list(attribute.missing.value)]
-    others = texts[~texts.isin([*known, *marks, ""])].value_counts()
+    others = texts[~texts.isin([*attribute.listed, *attribute.missing_marks, ""])].value_counts()
     first = [str(others.index[0])] if len(others) else []
     return [[*first, ANY_OTHER] if as_list(group) == [ANY_OTHER] and first else group for group in attribute.categories]
 

@@ -232,8 +232,7 @@ class _Column:
                 f"The attribute '{self._attribute.name}' has the type {self._attribute.type}, so its category '*' "
                 "needs a value that stands for all others: write ['VALUE', '*'] in the schema."
             )
-        known = {value for group in self._attribute.categories for value in as_list(group)}
-        return next(name for name in _names_for_others() if name not in known)
+        return next(name for name in _names_for_others() if name not in self._attribute.listed)
 
     def _boolean(self, value: str) -> bool:
         if value.strip().lower() not in TRUE + FALSE:

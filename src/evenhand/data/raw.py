@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from evenhand.data.attribute import LARGEST_CODE, Attribute, as_list
+from evenhand.data.attribute import LARGEST_CODE, Attribute
 from evenhand.data.notation import BOOLEANS, PANDAS_MISSING, USUAL, Notation, number_text, numbers_in_text
 from evenhand.data.tables import is_text, text_column
 from evenhand.errors import EvenhandError
@@ -87,16 +87,12 @@ def _typed(attribute: Attribute, series: pd.Series, notation: Notation) -> pd.Se
 
 def text_marks(attribute: Attribute) -> list[str]:
     """What stands for a missing value in a column of text and is no less text to a program that reads it, such as ?."""
-    marks = [] if attribute.missing is None else [value.strip() for value in as_list(attribute.missing.value)]
-    return [mark for mark in marks if mark and mark not in PANDAS_MISSING]
+    return [mark for mark in attribute.missing_marks if mark and mark not in PANDAS_MISSING]
 
 
 def _absent(attribute: Attribute, text: pd.Series) -> NDArray[np.bool_]:
     """(n,) which cells say nothing: empty, marked so in the schema, or taken for nothing by pandas."""
-    known = {value.strip() for group in attribute.categories for value in as_list(group)}
-    marks = set() if attribute.missing is None else {value.strip() for value in as_list(attribute.missing.value)}
-    stripped = text.str.strip()
-    silent = stripped.isin([*marks, "", *(PANDAS_MISSING - known)])
+    silent = text.str.strip().isin([*attribute.missing_marks, "", *PANDAS_MISSING.difference(attribute.listed)])
     return np.asarray((text.isna() | silent).to_numpy(dtype=bool, na_value=True))
 
 

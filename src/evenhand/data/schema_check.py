@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.data.attribute import as_list
 from evenhand.data.dataset import Dataset
 from evenhand.data.decoding import check_within
 from evenhand.data.infer.columns import MOST_WORDS, SHORT_CODE
@@ -90,7 +89,7 @@ def _without_words(schema: Schema) -> list[str]:
         attribute.name
         for attribute in schema.attributes
         if attribute.kind in ("category", "ordered") and len(attribute.categories) <= MOST_WORDS and not attribute.words
-        and _bare([text for group in attribute.categories for text in as_list(group)])
+        and _bare(attribute.listed)
     ]  # fmt: skip
     return coded + ([schema.label.column] if not schema.label.words and _bare(schema.label.values) else [])
 
