@@ -5,13 +5,16 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 DEMO := .venv/.demo
 READY := .venv/.ready
 
-.PHONY: demo test lint format bench docs pictures clean
+.PHONY: demo test soak lint format bench docs pictures clean
 
 demo: $(DEMO)  ## audit the built-in census network for discrimination by sex
 	$(BIN)/evenhand audit census --protected sex --out evenhand-out/demo
 
 test: $(READY) lint  ## check style and types, then run the tests
 	$(BIN)/pytest -n auto
+
+soak: $(READY)  ## kills and crowds by the dozen, random examples that are new each time; an hour or so, nothing skipped
+	EVENHAND_SOAK=1 EVENHAND_TEST_EVERYTHING=1 $(BIN)/pytest -n auto -m "soak or hypothesis" --hypothesis-profile=others
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from evenhand.search.search import Limits, Progress, Search
 from evenhand.search.space import TableSpace
 from tests.worlds.checkpoints import DOMAINS, SETTINGS, Done, Killed, World, limited
 from tests.worlds.schemas import classifier_of, dataset_of, network_of, schema_of
+from tests.worlds.soak import SOAK
 
 pytest_plugins = ["tests.worlds.checkpoints"]
 RESUMABLE = sorted(name for name, entry in METHODS.items() if entry.method.resumable)
@@ -52,7 +53,8 @@ def test_the_default_methods_can_go_on() -> None:
     assert set(RESUMABLE) >= {"margin", "probe", "adf", "eidig", "maft", "labels", "aequitas"}
 
 
-@pytest.mark.parametrize("method", ["margin", "eidig", "aequitas"])
+@pytest.mark.soak
+@pytest.mark.parametrize("method", RESUMABLE if SOAK else ["margin", "eidig", "aequitas"])
 def test_a_search_that_is_killed_at_every_step(world: Callable[..., World], method: str) -> None:
     search = world(method=method, steps=9)
     whole = search.whole()

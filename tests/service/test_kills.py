@@ -1,7 +1,6 @@
 """Server, worker or a run's process are killed while real audits run: each ends once, as if nothing had happened."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -18,11 +17,12 @@ from evenhand.service.settings import Service
 from evenhand.service.storage.runs import OVER
 from evenhand.service.storage.tables import Event, Run
 from tests.worlds.quick_child import is_alive
+from tests.worlds.soak import times
 from tests.worlds.worker_checks import files, no_attempts_left
 from tests.worlds.workers import children, kill, until
 
 pytest_plugins = ["tests.worlds.service", "tests.worlds.worker_checks"]
-MOMENTS = 50 if os.environ.get("EVENHAND_TEST_EVERYTHING") == "1" else 3
+MOMENTS = times(3, 50)
 SEEDS = 3  # different audits
 AUDIT: dict[str, Any] = {"seeds": 20, "steps": 200}
 MOST_KILLS = 3  # of one run: it fails after five, since it might be its own fault
@@ -133,6 +133,7 @@ def check_went_on(service: Service, run: Run, after: int, saved: int) -> None:
         assert first["findings"] >= saved
 
 
+@pytest.mark.soak
 def test_kills_at_random_moments_lose_nothing(service: Service, server: Server, tmp_path: Path) -> None:
     runs: list[Run] = []
     kills: list[tuple[Run, int, int]] = []

@@ -20,6 +20,7 @@ from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.database import REFUSED
 from evenhand.service.storage.runs import OVER, Claim, LeaseLost, Runs
 from tests.worlds.service import Cluster, lapse, new_cluster, small_run
+from tests.worlds.soak import times
 
 pytest_plugins = ["tests.worlds.service"]
 
@@ -69,8 +70,9 @@ def start_worker(service: Service, folder: Path, name: str, code: str = WORKER) 
     )
 
 
+@pytest.mark.soak
 def test_processes_that_claim_never_share_a_run_and_each_run_ends_once(service: Service, tmp_path: Path) -> None:
-    runs = [small_run(service).id for _ in range(40)]
+    runs = [small_run(service).id for _ in range(times(40, 800))]
     (tmp_path / "held").mkdir()
     workers = [start_worker(service, tmp_path / "held", f"worker {number}") for number in range(3)]
     said = [worker.communicate(timeout=PATIENCE) for worker in workers]
@@ -85,8 +87,9 @@ def test_processes_that_claim_never_share_a_run_and_each_run_ends_once(service: 
     assert any(service.runs.get(run).attempts == 2 for run in runs)  # or nothing was left to lapse
 
 
+@pytest.mark.soak
 def test_threads_that_claim_at_the_same_moment_get_different_runs(service: Service) -> None:
-    runs = [small_run(service).id for _ in range(24)]
+    runs = [small_run(service).id for _ in range(times(24, 600))]
     together, claims = threading.Barrier(6), []
 
     def claim_all(name: str) -> None:
@@ -102,10 +105,11 @@ def test_threads_that_claim_at_the_same_moment_get_different_runs(service: Servi
     assert sorted(claims) == sorted(runs)
 
 
+@pytest.mark.soak
 def test_only_one_of_two_holders_can_end_a_run(service: Service) -> None:
     """The last beat of an old holder and the claim of a new one, again and again at the same moment."""
     late = Runs(service.database, lease_seconds=0.0)  # whatever it claims has lapsed already
-    for _ in range(15):
+    for _ in range(times(15, 500)):
         small_run(service)
         old = late.claim("old")
         assert old is not None

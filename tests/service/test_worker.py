@@ -22,6 +22,7 @@ from evenhand.service.storage.tables import Run
 from evenhand.service.worker import Worker
 from tests.worlds.quick_child import BUSY, CRASHING, FILLING, STUBBORN, is_alive
 from tests.worlds.service import LASTING_LEASE, LONG_LEASE, small_run
+from tests.worlds.soak import times
 from tests.worlds.worker_checks import (
     FILES,
     check_ends,
@@ -39,10 +40,10 @@ from tests.worlds.worker_checks import (
 from tests.worlds.workers import QUICK, Nursery, children, kill, until
 
 pytest_plugins = ["tests.worlds.service", "tests.worlds.worker_checks"]
-EVERYTHING = os.environ.get("EVENHAND_TEST_EVERYTHING") == "1"
-MOMENTS = 50 if EVERYTHING else 12
+MOMENTS = times(12, 60)
 
 
+@pytest.mark.soak
 def test_kills_of_workers_at_random_moments_lose_nothing(short_service: Service, nursery: Nursery) -> None:
     def life(number: int) -> None:
         draw, worker = random.Random(number), nursery.start()
@@ -60,6 +61,7 @@ def test_kills_of_workers_at_random_moments_lose_nothing(short_service: Service,
     check_ends(short_service, nursery, runs)
 
 
+@pytest.mark.soak
 def test_kills_of_a_runs_process_at_random_moments_lose_nothing(quick_nursery: Nursery, quick_service: Service) -> None:
     def life(number: int) -> None:
         draw = random.Random(number)
@@ -77,9 +79,10 @@ def test_kills_of_a_runs_process_at_random_moments_lose_nothing(quick_nursery: N
     check_ends(quick_service, quick_nursery, runs)
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("lasting_leases")
 def test_two_workers_never_hold_one_run(short_service: Service, nursery: Nursery) -> None:
-    runs = [quick_run(short_service, seed, steps=3) for seed in range(12)]
+    runs = [quick_run(short_service, seed, steps=3) for seed in range(times(12, 120))]
     for _ in range(4):
         nursery.start()
     check_ends(short_service, nursery, runs)

@@ -24,6 +24,13 @@ FAILING_LATE = 105  # in the middle, the first time
 KEEP_EVERY = 5  # steps
 BLOCK = 65_536
 
+SIDES = [("Sample", "male", "yes", 0.75), ("Witness", "female", "no", 0.25)]
+PAIR = {  # as pages show one
+    "description": "age 30", "score_of": "yes", "origin": "Row 1 of the data, unchanged.",
+    "sides": [{"role": role, "protected": [[f"sex {sex}", True]], "label": label, "score": score}
+              for role, sex, label, score in SIDES],
+}  # fmt: skip
+
 
 def result_bytes(seed: int) -> bytes:
     """What a run with this seed must leave, whatever happens to it on the way."""
@@ -47,7 +54,7 @@ def work(job: Job, tell: Tell) -> dict[str, Any]:
             time.sleep(0.01)
             file.write(wanted[BLOCK * step // steps : BLOCK * (step + 1) // steps])
             if step == 0:
-                tell("pair", number=1)
+                tell("pair", number=1, **PAIR)
             if stopped or (step + 1) % KEEP_EVERY == 0:
                 kept.keep(step + 1)
             if seed == FAILING_LATE and first == 0 and step == 20:
