@@ -13,14 +13,14 @@ import numpy as np
 import torch
 
 from bench.reference import Reference, Sample
+from bench.timing import timed_search
 from evenhand.data.dataset import load_dataset
 from evenhand.methods.aequitas import Aequitas
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.models.loading import load_module
 from evenhand.search.draws import Draws
-from evenhand.search.search import Limits, Search
-from evenhand.search.space import TableSpace
+from evenhand.search.search import Limits
 from evenhand.search.walk import ACCEPTANCE_DRAW
 
 MANY = 200_000
@@ -107,11 +107,7 @@ def batched(samples: int, limits: Limits) -> dict[str, Any]:
     data = load_dataset("census")
     rows = np.arange(samples) % len(data.codes)  # AEQUITAS only looks how many there are
     model = Classifier(load_module(data, None)[0])
-    space = TableSpace(data.schema, ["sex"])
-    search = Search(model, space, Aequitas(), seed=0, limits=limits, sink=lambda findings: None)
-    start = time.perf_counter()
-    result = search.run(data.codes[rows], rows)
-    seconds = time.perf_counter() - start
+    result, seconds = timed_search(model, data, ["sex"], rows, Aequitas(), limits)
     return measured(result.counts.findings["global"], result.counts.tried, result.counts.all_findings, seconds)
 
 

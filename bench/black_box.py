@@ -16,14 +16,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from bench.timing import timed_search
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.methods.registry import make_method
-from evenhand.models.devices import one_thread
 from evenhand.runs.subject import subject_of
-from evenhand.search.search import Limits, Search
+from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds
-from evenhand.search.space import TableSpace
 
 METHODS = ["probe", "maft", "labels", "genetic", "aequitas", "themis"]
 MODELS: dict[str, Any] = {
@@ -57,10 +56,7 @@ def main() -> None:
         for protected in ("sex", "age"):
             for method in METHODS:
                 model = subject_of(data, pipeline, ["sex"], device).classifier
-                space = TableSpace(data.schema, [protected])
-                search = Search(model, space, make_method(method), seed=0, limits=LIMITS, sink=lambda findings: None)
-                with one_thread(device):
-                    counts = search.run(data.codes[rows], rows).counts
+                counts = timed_search(model, data, [protected], rows, make_method(method), LIMITS)[0].counts
                 found = counts.all_findings
                 share, per = found / counts.all_generated, f"{model.rows / found:.1f}" if found else ""
                 print(

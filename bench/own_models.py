@@ -8,7 +8,6 @@
 Ratios are within one run; absolute figures depend on the machine.
 """
 
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from bench.timing import in_turn
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.methods.registry import BLACK_BOX, make_method
@@ -112,7 +112,7 @@ def overhead(folder: Path) -> None:
     cases |= _networks(data, codes)
     print(f"seconds for {ROWS:,} rows, medians of {REPEATS} calls in turn: the bare call, through the adapter")
     for name, (bare, model) in cases.items():
-        plain, through = _in_turn(bare, partial(model.outputs, codes))
+        plain, through = in_turn(bare, partial(model.outputs, codes), REPEATS)
         print(f"  {name:34s} {plain * 1e3:9.2f} ms {through * 1e3:9.2f} ms   {through / plain - 1:+7.1%}")
 
 
@@ -168,17 +168,6 @@ def _networks(data: Dataset, codes: Tensor) -> dict[str, tuple[Callable[[], Any]
     booster, table = trained.booster_, pd.DataFrame(values, columns=names)
     cases["LightGBM booster"] = (lambda: booster.predict(table), _classifier(data, booster, "values"))
     return cases
-
-
-def _in_turn(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[float, float]:
-    """Median seconds of two calls that take turns."""
-    taken: tuple[list[float], list[float]] = ([], [])
-    for _ in range(REPEATS):
-        for call, seconds in zip((first, second), taken, strict=True):
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-    return statistics.median(taken[0]), statistics.median(taken[1])
 
 
 def way(folder: Path) -> None:

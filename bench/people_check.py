@@ -5,10 +5,7 @@ Both look at every row with every protected value, in one run, taking turns; the
     python -m bench.people_check
 """
 
-import statistics
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from bench.timing import in_turn
 from evenhand.data.dataset import BUILTIN, Dataset, load_dataset
 from evenhand.data.infer.schema import infer_file
 from evenhand.measures.people import check_people
@@ -60,23 +58,14 @@ def models(data: Dataset, frame: pd.DataFrame) -> dict[str, object]:
     return {"logistic regression": pipeline.fit(people, frame[label]), "boosted trees": trees.fit(people, frame[label])}
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds that some work takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def compare(name: str, data: Dataset, model: Classifier) -> None:
     """One line of the table."""
     space, rows = TableSpace(data.schema, ["sex"]), np.arange(len(data.codes))
     x = space.samples(data.clipped)
     data.exact.sum()  # made once, when the model is opened
-    pairs = [
-        (timed(lambda: check(model, space, x)), timed(lambda: check_people(model, space, data, rows)))
-        for _ in range(TURNS)
-    ]
-    domain, people = (statistics.median(column) for column in zip(*pairs, strict=True))
+    domain, people = in_turn(
+        lambda: check(model, space, x), lambda: check_people(model, space, data, rows), turns=TURNS
+    )
     print(f"{name:24} {len(rows):7,} rows  in the domain {domain:6.3f} s  as they are {people:6.3f} s  "
           f"speed {domain / people:.0%} of before")  # fmt: skip
 

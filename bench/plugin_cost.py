@@ -9,15 +9,15 @@ that of the clock for the same reason. Importing the plugin is timed by itself t
 
 import argparse
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+
+from bench.timing import Cost, cost_of_processes
 
 PLUGIN = "evenhand.pytest_plugin"
 IMPORT = f"import pytest, time; start = time.perf_counter(); import {PLUGIN}; print(time.perf_counter() - start)"
@@ -25,26 +25,12 @@ IMPORT = f"import pytest, time; start = time.perf_counter(); import {PLUGIN}; pr
 WAYS: dict[str, Callable[[list[float]], float]] = {"median": statistics.median, "least": min}
 
 
-class Cost(NamedTuple):
-    """Milliseconds of a process."""
-
-    clock: float
-    processor: float
-
-
 def collected(folder: Path, *arguments: str) -> Cost:
-    """What a run takes that collects one test and does nothing."""
+    """Milliseconds of a run that collects one test and does nothing."""
     command = [sys.executable, "-m", "pytest", "--co", "-q", "-p", "no:cacheprovider", *arguments, str(folder)]
     alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    start, before = time.perf_counter(), _used()
-    subprocess.run(command, cwd=folder, env=alone, check=True, capture_output=True)
-    return Cost(1000 * (time.perf_counter() - start), 1000 * (_used() - before))
-
-
-def _used() -> float:
-    """Seconds of the processor that finished child processes took."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+    run = partial(subprocess.run, command, cwd=folder, env=alone, check=True, capture_output=True)
+    return Cost(*(1000 * seconds for seconds in cost_of_processes(run)))
 
 
 def imported(folder: Path) -> float:

@@ -13,7 +13,6 @@ and with what its worker used meanwhile. The process that then waits for the nex
 """
 
 import argparse
-import os
 import resource
 import statistics
 import subprocess
@@ -22,8 +21,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import NamedTuple
 
+from bench.timing import Cost, cost_of_processes, processor_seconds, processor_seconds_of
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.projects import DEFAULT_PROJECT
 from evenhand.service.worker import Worker
@@ -31,13 +30,6 @@ from evenhand.service.worker import Worker
 COMMAND = "from evenhand.cli.main import main; main()"
 TARGET = 1.1
 STILL_SECONDS = 1.0  # without any work of the process that waits: it is ready
-
-
-class Cost(NamedTuple):
-    """Seconds."""
-
-    clock: float
-    processor: float
 
 
 class Measured(Worker):
@@ -64,38 +56,26 @@ class Measured(Worker):
         used, since = -1.0, time.monotonic()
         while time.monotonic() - since < STILL_SECONDS:
             time.sleep(0.1)
-            now = _used_by(self._spare.pid) if self._spare is not None else 0.0 if not self.waits else -1.0
+            now = processor_seconds_of(self._spare.pid) if self._spare is not None else 0.0 if not self.waits else -1.0
             if now != used or now < 0:
                 used, since = now, time.monotonic()
 
 
-def _used_by(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _used(who: int) -> float:
-    usage = resource.getrusage(who)
-    return usage.ru_utime + usage.ru_stime
-
-
 def from_command_line(folder: Path, seeds: int, steps: int) -> Cost:
     """What `evenhand audit` takes."""
-    start, before = time.perf_counter(), _used(resource.RUSAGE_CHILDREN)
     options = ["census", "-p", "sex", "--seeds", str(seeds), "--steps", str(steps), "--out", str(folder), "--quiet"]
-    subprocess.run([sys.executable, "-c", COMMAND, "audit", *options], check=True)
-    return Cost(time.perf_counter() - start, _used(resource.RUSAGE_CHILDREN) - before)
+    return cost_of_processes(lambda: subprocess.run([sys.executable, "-c", COMMAND, "audit", *options], check=True))
 
 
 def through_worker(service: Service, worker: Measured, seeds: int, steps: int) -> tuple[Cost, Path]:
     """What the same run takes through a worker that is idle, and its folder."""
     worker.done.clear()
     config = {"dataset": "census", "protected": ["sex"], "seeds": seeds, "steps": steps}
-    start, before = time.perf_counter(), (_used(resource.RUSAGE_CHILDREN), _used(resource.RUSAGE_SELF))
+    start, before = time.perf_counter(), (processor_seconds(), processor_seconds(resource.RUSAGE_SELF))
     run = service.runs.create(DEFAULT_PROJECT, "audit", "cost", config)
     worker.done.wait()
-    clock, own = time.perf_counter() - start, _used(resource.RUSAGE_SELF) - before[1]
-    processor = _used(resource.RUSAGE_CHILDREN) - before[0] + own  # its process has ended, the next one has not
+    clock, own = time.perf_counter() - start, processor_seconds(resource.RUSAGE_SELF) - before[1]
+    processor = processor_seconds() - before[0] + own  # its process has ended, the next one has not
     ended = service.runs.get(run.id)
     assert ended.state == "done", ended.error
     return Cost(clock, processor), service.home.run(run.id)

@@ -18,6 +18,7 @@ import torch
 
 from bench.aequitas_reference import aequitas_ratio
 from bench.reference import Reference
+from bench.timing import timed_search
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.methods.adf import ADF
 from evenhand.methods.names import DEFAULT
@@ -26,9 +27,8 @@ from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.models.loading import load_module
 from evenhand.search.method import Method
-from evenhand.search.search import Limits, Search, SearchResult
+from evenhand.search.search import Limits, SearchResult
 from evenhand.search.seeds import choose_seeds
-from evenhand.search.space import TableSpace
 
 
 def batched(
@@ -41,13 +41,9 @@ def batched(
 ) -> tuple[SearchResult, Classifier, float]:
     """One search without files: its result, the model with its counters, and the seconds."""
     model = Classifier(load_module(data, None)[0], device=device)
-    space = TableSpace(data.schema, protected, device)
     rows = choose_seeds(data, seeds, seed=0)
-    search = Search(model, space, method or ADF(), seed=0, limits=limits or Limits(), sink=lambda findings: None)
-    with one_thread(device):
-        start = time.perf_counter()
-        result = search.run(data.codes[rows], rows)
-        return result, model, time.perf_counter() - start
+    result, seconds = timed_search(model, data, protected, rows, method or ADF(), limits or Limits())
+    return result, model, seconds
 
 
 def against_reference(data: Dataset, protected: list[str], seconds: float, device: torch.device) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 
+from bench.truth import hand_written as hand
 from bench.truth import made_tables as made
 from bench.truth import models, networks
 from bench.truth import odd_models as odd
@@ -32,33 +33,9 @@ def _odd(what: str, build: models.Build, columns: str = COLUMNS, **more: Any) ->
     return SetUp(_case(what, build, columns, **more), "answered or refused", weights)
 
 
-SCHEMA = """
-name = "people"
-file = "people.csv"
-{top}
-[label]
-column = "approved"
-values = {values}
-[[attribute]]
-name = "age"
-kind = "number"
-step = 1
-type = "integer"
-domain = [18, 70]
-[[attribute]]
-name = "sex"
-kind = "category"
-categories = ["female", "male"]
-protected = true
-[[attribute]]
-name = "income"
-kind = "number"
-step = 10
-type = "float"
-domain = [20, 1500]
-"""
-WEIGHTED = SCHEMA.format(top='weight = "weight"', values='["no", "yes"]')
-REVERSED = SCHEMA.format(top="", values='["yes", "no"]')
+_INCOME = hand.INCOME.replace("step = 50", "step = 10").replace("[5, 300]", "[20, 1500]")
+WEIGHTED = hand.NO_FIRST.replace("[label]", 'weight = "weight"\n[label]') + hand.SEX + _INCOME
+REVERSED = hand.HEAD.format(values='["yes", "no"]') + hand.SEX + _INCOME
 
 SET_UPS = [
     _odd("values, nothing stated", networks.torch_network("values", stated=False)),
