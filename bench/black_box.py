@@ -20,7 +20,7 @@ from bench.timing import timed_search
 from evenhand.data.dataset import Dataset, load_dataset
 from evenhand.data.decoding import Decoder
 from evenhand.methods.registry import make_method
-from evenhand.runs.subject import subject_of
+from evenhand.runs.tried_model import try_model
 from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds
 
@@ -55,7 +55,7 @@ def main() -> None:
         pipeline = fitted(data, last)
         for protected in ("sex", "age"):
             for method in METHODS:
-                model = subject_of(data, pipeline, ["sex"], device).classifier
+                model = try_model(data, pipeline, ["sex"], device).classifier
                 counts = timed_search(model, data, [protected], rows, make_method(method), LIMITS)[0].counts
                 found = counts.all_findings
                 share, per = found / counts.all_generated, f"{model.rows / found:.1f}" if found else ""

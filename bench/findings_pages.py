@@ -20,7 +20,8 @@ from evenhand.data.dataset import load_dataset
 from evenhand.runs.findings import ROW_GROUP, FindingsWriter, findings_file
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
-from evenhand.service.findings import Filters, FindingsIndex, Sort, index_path, write_index
+from evenhand.service.findings import Filters, FindingsIndex, Sort
+from evenhand.service.findings_index import index_path, write_index
 
 REPEATS, COLD_REPEATS = 7, 3  # at each depth
 DEPTHS = (0.0, 0.25, 0.5, 0.9, 0.9999)

@@ -22,7 +22,7 @@ from evenhand.data.infer.schema import infer_file
 from evenhand.measures.people import check_people
 from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
-from evenhand.runs.subject import subject_of
+from evenhand.runs.tried_model import try_model
 from evenhand.search.check import check
 from evenhand.search.space import TableSpace
 
@@ -76,10 +76,10 @@ def main() -> None:
 
     census = load_dataset("census")
     with tempfile.TemporaryDirectory() as folder, one_thread(torch.device("cpu")):
-        compare("built-in network", census, subject_of(census, None, ["sex"], torch.device("cpu")).classifier)
+        compare("built-in network", census, try_model(census, None, ["sex"], torch.device("cpu")).classifier)
         data, frame = census_as_a_user_has_it(Path(folder))
         for name, model in models(data, frame).items():
-            compare(name, data, subject_of(data, model, ["sex"], torch.device("cpu")).classifier)
+            compare(name, data, try_model(data, model, ["sex"], torch.device("cpu")).classifier)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import numpy as np
 from bench.findings_pages import kept_findings
 from bench.load_people import Person, Seen, World, use_all
 from evenhand.service.api.identity import SESSION
-from evenhand.service.findings import index_path
+from evenhand.service.findings_index import index_path
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.database import upgrade
 from evenhand.service.storage.projects import DEFAULT_PROJECT

@@ -17,7 +17,6 @@ from evenhand.models.network import network_files
 from evenhand.models.text.by_construction import RecurrentModel
 from evenhand.models.text.classifier import RecurrentClassifier, TextClassifier, word_vectors
 from evenhand.models.text.loading import load_text_model
-from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.text_world import Mentions, Sources, search_world
 from evenhand.search.check import Checked
 from evenhand.search.method import Method, Needs
@@ -25,6 +24,7 @@ from evenhand.search.recorder import Phase
 from evenhand.search.search import Limits, Search
 from evenhand.search.text_space import SOURCE, TextSpace
 from evenhand.search.two_phase import TwoPhase
+from evenhand.settings import TextAuditSettings
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import ProtectedWords, load_lexicon
 from evenhand.text.neighbours import neighbours
@@ -56,7 +56,7 @@ class World:
 
     vectors: WordVectors
     words: ProtectedWords
-    config: TextAuditConfig
+    config: TextAuditSettings
     sources: Sources
     space: TextSpace
     model: RecurrentModel
@@ -107,7 +107,7 @@ class World:
 
 def world_of(corpus: Corpus, vectors: WordVectors, attribute: str, seeds: int, longest: int) -> World:
     """Training texts that mention the attribute and have at most `longest` words."""
-    config = TextAuditConfig.checked(dataset="wiki", protected=[attribute], lexicon="paper", device="cpu")
+    config = TextAuditSettings.checked(dataset="wiki", protected=[attribute], lexicon="paper", device="cpu")
     words = load_lexicon("paper").attribute(attribute)
     model = load_text_model(corpus, None, network(), vectors)
     assert isinstance(model, RecurrentModel)

@@ -23,7 +23,7 @@ import torch
 from bench.text_phases import IDEAS, Phases, Speed, World, network, world_of
 from evenhand.methods.boundary import Boundary
 from evenhand.methods.text_adf import TextADF
-from evenhand.runs.text_audit import audit_text
+from evenhand.runs.audit import audit
 from evenhand.search.check import Checked
 from evenhand.search.search import Progress
 from evenhand.text.corpus import load_corpus
@@ -121,9 +121,7 @@ def audit_once(attribute: str) -> None:
             begun.append(time.time() - progress.seconds)
 
     with tempfile.TemporaryDirectory() as folder:
-        audit_text(
-            "wiki", attribute, out=folder, on_progress=note, lexicon="paper", iterations=2, steps=5, model=network()
-        )
+        audit("wiki", attribute, out=folder, on_progress=note, lexicon="paper", iterations=2, steps=5, model=network())
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"begun": begun[0], "peak_mib": round(peak)}))
 

@@ -75,7 +75,7 @@ def same_text(page: str) -> str:
 @both_kinds
 def test_audits_are_loaded(kind: str, release: Path) -> None:
     folder = release / f"{kind}_audit"
-    audit = evenhand.Audit.load(folder) if kind == "table" else evenhand.TextAudit.load(folder)
+    audit = evenhand.Audit.load(folder)
     assert audit is not None
     assert audit.summary == summary_of(folder)
     pd.testing.assert_frame_equal(audit.findings, pd.read_parquet(folder / "findings.parquet"))

@@ -7,9 +7,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import evenhand
-from evenhand.runs.config import AuditConfig, TextAuditConfig
+from evenhand.settings import AuditSettings, TextAuditSettings
 
-SETTINGS: dict[type[BaseModel], str] = {AuditConfig: "audit", TextAuditConfig: "audit_text"}
+SETTINGS: dict[type[BaseModel], str] = {AuditSettings: "audit", TextAuditSettings: "audit_text"}
 PLUMBING = {"dataset", "protected"}  # named by parameters of their own
 
 

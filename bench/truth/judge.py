@@ -158,7 +158,7 @@ def counted_elsewhere(case: Case, world: World, subject: Subject) -> dict[str, i
         )
     except evenhand.DiscriminationFound as found:
         outcome = found.outcome
-    measurement = evenhand.measure_table(
+    measurement = evenhand.measure(
         protected=case.protected, model=subject.given, half_width=0.4, most_samples=1000, changes=1, **settings
     )
     together = measurement.summary["measured"][-1]["populations"]

@@ -20,7 +20,7 @@ from bench.truth.brute import discriminatory, domains_of
 from bench.truth.judge import Case, Ending, attempt, audited, data_of, read, said, world_of
 from bench.truth.world import Subject, World
 from evenhand.cli.audit import tell
-from evenhand.cli.kept import Done
+from evenhand.cli.tasks import TaskResult
 
 GENEROUS = 0.9  # what a gate allows where no answer can be right: only a refusal or "not tested" keeps it shut
 Expected = Literal["refused or warned", "answered or refused"]
@@ -115,7 +115,7 @@ def _not_said(summary: dict[str, Any], out: Path) -> list[str]:
     report = html.unescape((out / "report.html").read_text(encoding="utf-8")).partition("<h2")[0]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        tell(Done(None, out, summary))
+        tell(TaskResult(None, out, summary))
     heads = {"report": report, "terminal": printed.getvalue()}
     return [name for name, text in heads.items() if not all(begin in " ".join(text.split()) for begin in begins)]
 

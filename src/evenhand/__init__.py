@@ -16,14 +16,14 @@ __all__ = [
     "FrameAdapter",
     "Inferred",
     "Measurement",
+    "MethodComparison",
     "Repair",
     "RepairedModel",
     "Schema",
-    "TextAudit",
     "__version__",
     "assert_fair",
     "audit",
-    "audit_text",
+    "compare",
     "conformance",
     "dataset_from",
     "infer_schema",
@@ -31,10 +31,8 @@ __all__ = [
     "load_dataset",
     "load_repaired",
     "log_mlflow",
-    "measure_table",
-    "measure_text",
-    "repair_table",
-    "repair_text",
+    "measure",
+    "repair",
 ]
 
 if TYPE_CHECKING:
@@ -48,13 +46,10 @@ if TYPE_CHECKING:
     from evenhand.models.repaired import RepairedModel, load_repaired
     from evenhand.models.trial import conformance
     from evenhand.runs.audit import Audit, audit
-    from evenhand.runs.measure import Measurement, measure_table
+    from evenhand.runs.compare import MethodComparison, compare
+    from evenhand.runs.measure import Measurement, measure
     from evenhand.runs.mlflow_log import log_mlflow
-    from evenhand.runs.repair import Repair
-    from evenhand.runs.table_repair import repair_table
-    from evenhand.runs.text_audit import TextAudit, audit_text
-    from evenhand.runs.text_measure import measure_text
-    from evenhand.runs.text_repair import repair_text
+    from evenhand.runs.repair import Repair, repair
     from evenhand.text.corpus import Corpus, load_corpus
 
 _HOMES = {
@@ -68,10 +63,9 @@ _HOMES = {
     "Inferred": "evenhand.data.infer.schema",
     "Measurement": "evenhand.runs.measure",
     "Schema": "evenhand.data.schema",
-    "TextAudit": "evenhand.runs.text_audit",
     "assert_fair": "evenhand.gate.check",
     "audit": "evenhand.runs.audit",
-    "audit_text": "evenhand.runs.text_audit",
+    "compare": "evenhand.runs.compare",
     "conformance": "evenhand.models.trial",
     "dataset_from": "evenhand.data.infer.schema",
     "infer_schema": "evenhand.data.infer.schema",
@@ -79,17 +73,26 @@ _HOMES = {
     "load_dataset": "evenhand.data.dataset",
     "load_repaired": "evenhand.models.repaired",
     "log_mlflow": "evenhand.runs.mlflow_log",
-    "measure_table": "evenhand.runs.measure",
-    "measure_text": "evenhand.runs.text_measure",
+    "measure": "evenhand.runs.measure",
+    "MethodComparison": "evenhand.runs.compare",
     "Repair": "evenhand.runs.repair",
     "RepairedModel": "evenhand.models.repaired",
-    "repair_table": "evenhand.runs.table_repair",
-    "repair_text": "evenhand.runs.text_repair",
+    "repair": "evenhand.runs.repair",
+}
+# Names of release 0.1, which had one for tables and one for texts.
+_EARLIER = {
+    "TextAudit": "Audit",
+    "audit_text": "audit",
+    "measure_table": "measure",
+    "measure_text": "measure",
+    "repair_table": "repair",
+    "repair_text": "repair",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Import on first use: torch takes seconds, and `import evenhand` should not."""
+    name = _EARLIER.get(name, name)
     if name in _HOMES:
         from importlib import import_module
 

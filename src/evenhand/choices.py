@@ -11,3 +11,4 @@ EncoderName = Literal["auto", "use", "minilm", "none"]
 Vote = Literal["models", "own"]  # who labels the findings that a repair learns from
 REPAIRS = ("augment", "certified", "pairing", "blind", "average")
 DEFAULT_LEXICON = "evenhand"
+AUTO = "auto"  # what suits

@@ -41,8 +41,8 @@ def test_the_option_version_says_what_it_is(capsys: pytest.CaptureFixture[str]) 
     ("options", "message"),
     [
         (["--by", ""], "There is no repair called ''"),
-        (["--confidence", "95"], "The confidence is 95, but it lies above 0 and below 1: write 0.95 for 95 %."),
-        (["--confidence", "1"], "The confidence is 1, but it lies above 0 and below 1: write 0.95 for 95 %."),
+        (["--confidence", "95"], "The setting 'confidence' is 95.0: it lies above 0 and below 1: write 0.95 for 95 %."),
+        (["--confidence", "1"], "The setting 'confidence' is 1.0: it lies above 0 and below 1: write 0.95 for 95 %."),
         (["--confidence", "99.5"], "write 0.995 for 99.5 %."),
     ],
 )

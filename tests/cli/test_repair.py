@@ -142,7 +142,7 @@ def test_without_a_folder_each_repair_is_a_run_that_is_kept(run: Run) -> None:
         (["--choose", ""], "'' is not a condition"),
         (["--by", "augment", "--vote", "everyone"], "'vote'"),
         (["--strength", "0"], "'strength'"),
-        (["--confidence", "1"], "The confidence is 1,"),
+        (["--confidence", "1"], "'confidence' is 1"),
         (["--half-width", "0"], "'half-width'"),
         (["--epochs", "0"], "'epochs'"),
         (["--repeats", "0"], "'repeats'"),

@@ -17,10 +17,10 @@ import typer
 from evenhand.cli.accounts import confirm, new_password
 from evenhand.cli.looking import results_of
 from evenhand.errors import EvenhandError
-from evenhand.service.commands import Command
+from evenhand.local_runs.held_run import begin, is_gone, this_process
+from evenhand.runs.tasks import Task
 from evenhand.service.settings import Service
 from evenhand.service.storage.tables import Run
-from evenhand.service.terminal import begin, is_gone, whose
 from tests.worlds.service import small_run
 from tests.worlds.terminal import evenhand
 
@@ -224,9 +224,9 @@ def test_where_nothing_is_kept_an_id_makes_no_storage(here: Path) -> None:
 
 def test_a_process_that_is_gone_is_known_as_gone() -> None:
     nobody = 2**31 - 1  # more than any system gives out
-    machine = whose().rpartition(", process ")[0]
+    machine = this_process().rpartition(", process ")[0]
     assert is_gone(f"{machine}, process {nobody}")
-    assert not is_gone(whose())
+    assert not is_gone(this_process())
     assert not is_gone(f"another machine, process {nobody}")
     assert not is_gone("a worker")
 
@@ -235,8 +235,8 @@ def test_a_process_that_is_gone_is_known_as_gone() -> None:
 def test_a_run_that_is_held_says_when_it_is_free(
     sqlite_service: Service, monkeypatch: pytest.MonkeyPatch, gone: bool, words: str
 ) -> None:
-    claim = begin(sqlite_service, Command("audit", "census", ["sex"], None, {}))
-    monkeypatch.setattr("evenhand.service.terminal.is_gone", lambda worker: gone)
+    claim = begin(sqlite_service, Task("audit", "census", ["sex"], None, {}))
+    monkeypatch.setattr("evenhand.local_runs.held_run.is_gone", lambda worker: gone)
     with pytest.raises(EvenhandError, match=rf"is being done already, by .*{words} again in \d+ s\."):
         evenhand("runs", "resume", claim.run)
     assert sqlite_service.runs.beat(claim) is False

@@ -129,7 +129,7 @@ def test_control_c_ends_with_130(files: UserFiles, evenhand: Evenhand, monkeypat
         if progress.phase == "global":
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("evenhand.cli.text.ProgressDisplay.__call__", interrupt)
+    monkeypatch.setattr("evenhand.cli.tasks.ProgressDisplay.__call__", interrupt)
     done = evenhand(*command(files, "--each", protected="gender,faith", out="a"))
     assert done.code == 130
     assert "interrupted; what was found until then is kept" in done.text
@@ -209,7 +209,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ({"lexicon": "papers"}, "There is no lexicon 'papers'. Did you mean 'paper'?"),
     ({"protected": "gendre"}, "in the lexicon mine called 'gendre'. Did you mean 'gender'?"),
     ({"protected": None}, "Say which words are protected: --protected with one of gender, faith"),
-    ({"protected": "gender,faith"}, "one protected attribute at a time. Add --each"),
+    ({"protected": "gender,faith"}, "one protected attribute at a time"),
     ({"method": "adf"}, "There is no method for text 'adf'. Did you mean 'adf-asc'?"),
     ({"set": "speed=3"}, "There is no setting of method boundary called 'speed'"),
     ({"encoder": "glove"}, "The setting 'encoder' is 'glove'"),
@@ -227,7 +227,7 @@ MISTAKES: list[tuple[dict[str, str | None], str]] = [
     ({"model": "{}/absent.safetensors"}, "There is no file"),
     ({"model": "{}/nothing"}, "There is no config.json in"),
     ({"model": "{}/pickled"}, "but pytorch_model.bin, which could run code when read"),
-    ({"output": "logits"}, "--accept-poor-model are for models of tables"),
+    ({"output": "logits"}, "--output is for tables, and these are texts"),
     ({"device": "cuda:7"}, "CUDA"),
 ]
 

@@ -10,7 +10,7 @@ from evenhand.measures.direction import Tally, directions, label_directions, lab
 from evenhand.measures.groups import PeopleOfGroup, group_figures
 from evenhand.measures.people import people_rates
 from evenhand.report.sentences import label_pair_texts
-from evenhand.runs.measure import measure_table
+from evenhand.runs.measure import measure
 from evenhand.runs.measure_tables import tables_of
 from evenhand.search.space import TableSpace
 from tests.worlds.schemas import all_variants, classifier_of, dataset_of, labels_of, linear, schema_of
@@ -113,7 +113,7 @@ def test_pairs_of_labels_by_attribute_where_there_are_many_combinations() -> Non
 
 def test_a_measurement_says_who_gets_which_label_instead_of_which() -> None:
     data = dataset_of(schema_of([(0, 3), (0, 3), (0, 1)], classes=3), 200, seed=0)
-    summary = measure_table(
+    summary = measure(
         data, "a0", model=Ladder(), half_width=0.05, changes=1, inputs="codes", accept_poor_model=True
     ).summary
     for rate in summary["measured"][0]["populations"]:
@@ -141,7 +141,7 @@ def test_nobody_is_named_for_what_others_get_as_often() -> None:
 def test_a_measurement_names_all_who_are_tied() -> None:
     """Yes from a0 = 1 on, whatever else: values 1, 2 and 3 are favoured alike."""
     data = dataset_of(schema_of([(0, 3), (0, 3)]), 60, seed=0)
-    summary = measure_table(
+    summary = measure(
         data, "a0", model=linear([1.0, 0.01], -0.5), half_width=0.1, changes=1, inputs="codes", accept_poor_model=True
     ).summary
     for rate in summary["measured"][0]["populations"]:

@@ -11,9 +11,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from evenhand.data.dataset import Dataset
 from evenhand.data.infer.schema import dataset_from
-from evenhand.runs.measure import measure_table
+from evenhand.runs.measure import measure
 from evenhand.runs.repair_examples import group_rows
-from evenhand.runs.subject import subject_of
+from evenhand.runs.tried_model import try_model
 from evenhand.search.space import TableSpace
 
 ROWS = 1200
@@ -53,7 +53,7 @@ def test_group_figures_are_those_of_the_bare_model_on_raw_rows(weighted: bool) -
         if weighted
         else dataset_from(frame.drop(columns="w"), "y", ["sex"])
     )
-    summary = measure_table(data, "sex", model=model, half_width=0.1, changes=1).summary
+    summary = measure(data, "sex", model=model, half_width=0.1, changes=1).summary
     [figures] = summary["groups"]
     rows = frame.assign(said=model.predict(frame[COLUMNS]))[~data.train]
     for group in figures["groups"]:
@@ -61,7 +61,7 @@ def test_group_figures_are_those_of_the_bare_model_on_raw_rows(weighted: bool) -
         assert group["people"] == len(mine) > 0
         assert (group["selection_rate"], group["true_positive_rate"]) == pytest.approx(shares(mine))
     assert len(figures["groups"]) == rows["sex"].nunique()
-    subject = subject_of(data, model, ["sex"], torch.device("cpu"))
+    subject = try_model(data, model, ["sex"], torch.device("cpu"))
     grid = torch.tensor(data.codes[~data.train], dtype=torch.float32)
     on_grid = subject.classifier.outputs(grid).labels.numpy() == data.schema.label.favourable_code
     assert (on_grid != (rows["said"] == "yes").to_numpy()).any()  # so that rounded people would be seen

@@ -12,9 +12,7 @@ import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.data.infer.schema import dataset_from
 from evenhand.measures.populations import Neighbourhood
-from evenhand.runs import table_repair
-from evenhand.runs.compare import Budget, run_comparison
-from evenhand.runs.subject import subject_of
+from evenhand.runs.tried_model import try_model
 from evenhand.search.draws import Draws
 from evenhand.search.search import Search
 from evenhand.search.space import TableSpace
@@ -83,7 +81,7 @@ def test_measure_and_gate_say_what_is_true(changes: int, weighted: bool) -> None
     frame = people()
     data = data_of(frame, weighted=weighted)
     truth = exact_rate(frame, changes, frame["w"].to_numpy() if weighted else None)
-    measured = evenhand.measure_table(data, "sex", model=said, half_width=0.01, changes=changes)
+    measured = evenhand.measure(data, "sex", model=said, half_width=0.01, changes=changes)
     [rate] = [one for one in measured.summary["measured"][0]["populations"] if one["name"] == "neighbourhood"]
     assert rate["interval"][0] <= truth <= rate["interval"][1]
     outcome = evenhand.assert_fair(
@@ -111,9 +109,9 @@ def test_attributes_that_the_model_does_not_read_stay_in_every_command(monkeypat
 
     monkeypatch.setattr(Search, "run", noted)
     evenhand.audit(data, "sex", model=said, seeds=3, steps=2)
-    run_comparison(data, ["sex"], ["themis"], Budget.parse("seeds=3,steps=2"), said, 0, "cpu")
-    table_repair.repair_table(data, "sex", "average", model=said, seeds=3, steps=2, half_width=0.1)
-    expected = subject_of(data, said, ["sex"], torch.device("cpu")).space(data, ["sex"])
+    evenhand.compare(data, ["sex"], ["themis"], model=said, budget="seeds=3,steps=2", device="cpu")
+    evenhand.repair(data, "sex", "average", model=said, seeds=3, steps=2, half_width=0.1)
+    expected = try_model(data, said, ["sex"], torch.device("cpu")).space(data, ["sex"])
     names = data.schema.names
     assert [names[index] for index in expected.free.nonzero().squeeze(1).tolist()] == READ
     assert len(seen) == 3

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 import evenhand
 from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
-from evenhand.runs.compare import Budget, run_comparison
+from evenhand.runs.compare import compare
 from tests.worlds.repair import DOMAINS, QUICK, network, repaired, row_of, table
 from tests.worlds.schemas import all_variants, labels_of, schema_of
 
@@ -49,8 +49,8 @@ def counted(rows: NDArray[np.int32]) -> tuple[int, int]:
 def figures() -> dict[str, Any]:
     """What the three commands say."""
     data = ruled()
-    measured = evenhand.measure_table(data, "a0", model=MODEL, half_width=QUICK["half_width"], changes=1).summary
-    outcome = run_comparison(data, ["a0"], ["themis"], Budget.parse("rows=90000"), MODEL, 0, "cpu").outcomes[0]
+    measured = evenhand.measure(data, "a0", model=MODEL, half_width=QUICK["half_width"], changes=1).summary
+    outcome = compare(data, ["a0"], ["themis"], model=MODEL, budget="rows=90000", device="cpu").outcomes[0]
     return {
         "measure": {rate["name"]: rate for rate in measured["measured"][0]["populations"]},
         "repair": repaired("average", data).summary,

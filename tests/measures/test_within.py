@@ -19,10 +19,10 @@ from evenhand.gate.settings import CheckSettings
 from evenhand.measures.direction import label_variants
 from evenhand.measures.people import audit_rates, discriminatory_rows, people_rates
 from evenhand.models.classifier import Classifier
-from evenhand.runs.compare import Budget, run_comparison
-from evenhand.runs.measure import measure_table
+from evenhand.runs.compare import compare
+from evenhand.runs.measure import measure
 from evenhand.runs.measure_tables import tables_of
-from evenhand.runs.table_repair import repair_table
+from evenhand.runs.repair import repair
 from evenhand.search.check import check, check_near
 from evenhand.search.space import TableSpace
 
@@ -169,7 +169,7 @@ def test_both_figures_are_measured_and_a_gate_holds_the_near_one() -> None:
     assert outcome.rate is not None
     assert outcome.rate.discriminatory == near.sum() < anywhere.sum()
     assert "within 4 of their own age" in outcome.rate.population
-    measured = measure_table(data, ["age"], model=predict, within={"age": 4}, half_width=0.05)
+    measured = measure(data, ["age"], model=predict, within={"age": 4}, half_width=0.05)
     by_name = {rate["name"]: rate for rate in measured.summary["measured"][0]["populations"]}
     for part, mask in (("train", data.train), ("held_out", ~data.train)):
         assert by_name[part]["discriminatory"] == near[mask].sum()
@@ -216,7 +216,7 @@ def test_a_repair_says_the_near_figure() -> None:
     frame = people(6)
     data = dataset(frame)
     near = np.array(hits_by_hand(data, frame, 4, ["age"])[0])[~data.train]
-    result = repair_table(data, ["age"], "average", model=predict, within={"age": 4}, seeds=3, steps=2, half_width=0.05)
+    result = repair(data, ["age"], "average", model=predict, within={"age": 4}, seeds=3, steps=2, half_width=0.05)
     original = next(row for row in result.summary["rows"] if row["name"] == "original")
     rate = original["people"]
     assert (rate["discriminatory"], rate["samples"]) == (near.sum(), len(near))
@@ -226,6 +226,6 @@ def test_a_repair_says_the_near_figure() -> None:
 def test_a_comparison_keeps_to_the_limit_and_says_so() -> None:
     data = dataset(people(3)).compared_within({"age": 6}, ["age"])
     model = OfCodes(2.0, data.schema.attributes[0].domain[1])
-    found = run_comparison(data, ["age"], ["margin"], Budget.parse("seeds=20,steps=20"), model, 0, "cpu", "codes")
+    found = compare(data, ["age"], ["margin"], model=model, budget="seeds=20,steps=20", device="cpu", inputs="codes")
     assert found.outcomes[0].findings > 0
     assert found.title.endswith("changing age, compared within 6 of their own age")

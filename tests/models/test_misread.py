@@ -19,7 +19,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.infer.schema import dataset_from, infer_file
 from evenhand.errors import EvenhandError
 from evenhand.models.misread import better_scaled
-from evenhand.runs.subject import subject_of
+from evenhand.runs.tried_model import try_model
 
 COLUMNS = ["balance", "score", "male"]
 LEAST: dict[str, Any] = {"seeds": 2, "iterations": 1, "steps": 1, "device": "cpu"}
@@ -102,7 +102,7 @@ def test_a_function_of_the_raw_frame_is_never_taken_for_scaled() -> None:
         return np.where(worth > 0, "yes", "no")
 
     data = data_of(frame)
-    subject = subject_of(data, rule, ["male"], torch.device("cpu"))
+    subject = try_model(data, rule, ["male"], torch.device("cpu"))
     assert better_scaled(subject.classifier, data) == ""
     assert subject.agreement["share"] > 0.8
 

@@ -64,7 +64,7 @@ def pipeline() -> Any:
 
 @cache
 def averaged() -> evenhand.Repair:
-    return evenhand.repair_table(data(), "sex", "average", model=pipeline(), **QUICK)
+    return evenhand.repair(data(), "sex", "average", model=pipeline(), **QUICK)
 
 
 def by_hand(scores: Any, frame: pd.DataFrame) -> NDArray[np.float64]:
@@ -106,7 +106,7 @@ def test_what_stands_in_a_protected_column_does_not_matter_to_an_average(how: st
 @pytest.mark.parametrize("by", ["blind", "average"])
 def test_nor_to_networks_of_ours_in_memory_and_from_files(by: str, tmp_path: Path) -> None:
     people = encode(people_schema(), raw_people())
-    result = evenhand.repair_table(people, "sex", by, model=network(), out=tmp_path, **QUICK)
+    result = evenhand.repair(people, "sex", by, model=network(), out=tmp_path, **QUICK)
     frame = rows().drop(columns="note")
     for model in (result, evenhand.load_repaired(tmp_path)):
         said = model.predict_proba(frame)
@@ -118,7 +118,7 @@ def test_nor_to_networks_of_ours_in_memory_and_from_files(by: str, tmp_path: Pat
 
 def test_the_pairing_of_a_network_reads_the_protected_column() -> None:
     people = encode(people_schema(), raw_people())
-    result = evenhand.repair_table(people, "sex", "pairing", model=network(), **QUICK)
+    result = evenhand.repair(people, "sex", "pairing", model=network(), **QUICK)
     with pytest.raises(EvenhandError, match="no column 'sex'"):
         result.predict(rows().drop(columns="sex"))
     with pytest.raises(EvenhandError, match="'unheard of' is not among the categories of 'sex'"):
@@ -162,7 +162,7 @@ def test_a_file_keeps_what_it_does_not_read(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("EVENHAND_TRUST", "own_score:score")
-    result = evenhand.repair_table(data(), "sex", "average", model="own_score:score", out="fixed", **QUICK)
+    result = evenhand.repair(data(), "sex", "average", model="own_score:score", out="fixed", **QUICK)
     frame = rows().assign(age=rows()["age"].astype(float).mask(rows().index < 5, np.nan))
     said = result.predict_proba(frame)
     import own_score  # type: ignore[import-not-found]
@@ -183,9 +183,7 @@ class JobNetwork(OneHotNetwork):
 
 def test_a_category_that_nobody_knows_is_an_error_where_codes_are_read() -> None:
     people = encode(people_schema(), raw_people())
-    result = evenhand.repair_table(
-        people, "sex", "average", model=JobNetwork(), inputs="standard", output="logits", **QUICK
-    )
+    result = evenhand.repair(people, "sex", "average", model=JobNetwork(), inputs="standard", output="logits", **QUICK)
     assert result.predict(rows().drop(columns="region_code")).tolist() == result.predict(rows()).tolist()
     with pytest.raises(EvenhandError, match="'astronaut' is not among the categories of 'job'"):
         result.predict(rows().assign(job="astronaut"))
@@ -198,7 +196,7 @@ def test_categories_of_pandas_stay_such_with_new_ones_among_them() -> None:
     people = encode(schema_of(), table().astype(kinds))
     train = table().astype(kinds)[people.train]
     model = HistGradientBoostingClassifier(max_iter=20).fit(train[COLUMNS], train["approved"])
-    result = evenhand.repair_table(people, "sex", "average", model=model, **QUICK)
+    result = evenhand.repair(people, "sex", "average", model=model, **QUICK)
     frame = rows().assign(job=rows()["job"].mask(rows().index < 9, "astronaut"))
 
     def scores(rows: pd.DataFrame) -> Any:
@@ -245,8 +243,8 @@ def test_arrays_that_may_not_be_written_are_copied_without_a_word() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         settings: dict[str, Any] = {"inputs": "standard", "output": "logits", "accept_poor_model": True}
-        evenhand.repair_table(people, "sex", "average", model=OneHotNetwork(), **settings, **QUICK)
-        evenhand.repair_table(people, "sex", "average", model=score, accept_poor_model=True, **QUICK)
+        evenhand.repair(people, "sex", "average", model=OneHotNetwork(), **settings, **QUICK)
+        evenhand.repair(people, "sex", "average", model=score, accept_poor_model=True, **QUICK)
 
 
 def test_of_an_attribute_in_several_columns_only_those_that_are_read_are_needed() -> None:
@@ -268,7 +266,7 @@ def test_of_an_attribute_in_several_columns_only_those_that_are_read_are_needed(
     columns = make_column_transformer((OneHotEncoder(), ["sex"]), remainder="passthrough")
     train = spread(raw_people())[people.train]
     model = make_pipeline(columns, LogisticRegression(max_iter=5000)).fit(train[names], train["approved"])
-    result = evenhand.repair_table(people, "sex", "average", model=model, **QUICK)
+    result = evenhand.repair(people, "sex", "average", model=model, **QUICK)
 
     def scores(frame: pd.DataFrame) -> Any:
         return model.predict_proba(frame[names])

@@ -95,7 +95,7 @@ def test_one_that_the_labels_do_not_bear_out_is_not_taken() -> None:
 
 def test_the_average_of_such_a_model_decides_at_its_threshold() -> None:
     model = fixed(0.3).fit(X, Y)
-    result = evenhand.repair_table(loans(), "sex", "average", model=model, accept_poor_model=True, **QUICK)
+    result = evenhand.repair(loans(), "sex", "average", model=model, accept_poor_model=True, **QUICK)
     assert result.summary["model"]["threshold"] == 0.3
     scores = result.predict_proba(FRAME)[:, 1]
     assert (result.predict(FRAME) == np.where(scores >= 0.3, "yes", "no")).all()

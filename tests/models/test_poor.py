@@ -21,7 +21,7 @@ from evenhand.gate.config import GateFile
 from evenhand.gate.outputs.junit import junit
 from evenhand.gate.outputs.markdown import markdown
 from evenhand.gate.run import run_gate
-from evenhand.runs.subject import Subject, subject_of
+from evenhand.runs.tried_model import TriedModel, try_model
 from tests.worlds.verdict import NAMES, files_in, fitted, loans, matrix_of, raw_loans, target_of
 
 FRAME, DATA = raw_loans(), loans()
@@ -29,8 +29,8 @@ TARGET, MATRIX = target_of(FRAME), matrix_of(FRAME)
 CPU = torch.device("cpu")
 
 
-def subject(model: Any, **settings: Any) -> Subject:
-    return subject_of(DATA, model, ["sex"], CPU, **settings)
+def subject(model: Any, **settings: Any) -> TriedModel:
+    return try_model(DATA, model, ["sex"], CPU, **settings)
 
 
 def forest(frame: pd.DataFrame = FRAME, label: NDArray[Any] | None = None) -> RandomForestClassifier:
@@ -96,9 +96,9 @@ def test_one_column_of_a_network_is_a_logit_only_if_the_labels_bear_it_out() -> 
 def test_a_model_no_better_than_a_constant_is_refused_everywhere() -> None:
     for run in (
         lambda: evenhand.audit(DATA, "sex", model=by_rule),
-        lambda: evenhand.measure_table(DATA, "sex", model=by_rule),
+        lambda: evenhand.measure(DATA, "sex", model=by_rule),
         lambda: evenhand.assert_fair(by_rule, DATA, "sex", failures=None),
-        lambda: evenhand.repair_table(DATA, "sex", "average", model=by_rule),
+        lambda: evenhand.repair(DATA, "sex", "average", model=by_rule),
     ):
         with pytest.raises(
             EvenhandError, match=r"gives the label of the data to .* always saying .* accept_poor_model"
@@ -129,7 +129,7 @@ def test_classes_in_another_order_are_found_where_a_model_is_still_better_than_a
     counted = RandomForestClassifier(20, random_state=0)
     counted.fit(frame[NAMES], frame["approved"].map({"no": 0, "yes": 1, "later": 2}))
     with pytest.raises(EvenhandError, match="as no, yes, later"):
-        subject_of(data, counted, ["sex"], CPU)
+        try_model(data, counted, ["sex"], CPU)
 
 
 def test_an_accepted_poor_model_is_warned_of_first_in_every_output(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import evenhand
 from evenhand.cli.main import app
 from evenhand.errors import EvenhandError
-from evenhand.runs.subject import Subject, subject_of
+from evenhand.runs.tried_model import TriedModel, try_model
 from tests.worlds.verdict import NAMES, Logistic, files_in, fitted, loans, matrix_of, raw_loans, target_of
 
 FRAME, DATA = raw_loans(), loans()
@@ -26,8 +26,8 @@ MATRICES = {
 }
 
 
-def subject(model: Any, **settings: Any) -> Subject:
-    return subject_of(DATA, model, ["sex"], CPU, **settings)
+def subject(model: Any, **settings: Any) -> TriedModel:
+    return try_model(DATA, model, ["sex"], CPU, **settings)
 
 
 @pytest.mark.parametrize("way", MATRICES)
@@ -83,7 +83,7 @@ def test_readings_that_are_the_same_are_one() -> None:
     labels = (data.codes[:, 4] > 2).astype(np.int64)
     same = type(data)(**{**vars_of(data), "labels": labels})
     reads_the_noise = Logistic(np.array([0.0, 0.0, 0.0, 0.0, 1.0]), -2.5)  # its code is its value
-    found = subject_of(same, reads_the_noise, ["sex"], CPU)
+    found = try_model(same, reads_the_noise, ["sex"], CPU)
     assert (found.inputs["reading"], found.inputs["settled_by"]) == ("codes", "same")
 
 
@@ -98,9 +98,9 @@ def test_a_model_that_no_reading_fits_clearly_is_refused_with_what_to_write() ->
         subject(untrained)
     for run in (
         lambda: evenhand.audit(DATA, "sex", model=untrained),
-        lambda: evenhand.measure_table(DATA, "sex", model=untrained),
+        lambda: evenhand.measure(DATA, "sex", model=untrained),
         lambda: evenhand.assert_fair(untrained, DATA, "sex", failures=None),
-        lambda: evenhand.repair_table(DATA, "sex", "average", model=untrained),
+        lambda: evenhand.repair(DATA, "sex", "average", model=untrained),
     ):
         with pytest.raises(EvenhandError, match="what its columns are is not said"):
             run()

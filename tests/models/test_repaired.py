@@ -105,7 +105,7 @@ def network() -> FeedForward:
 @pytest.mark.parametrize("by", ["blind", "average", "pairing", "certified", "augment"])
 def test_networks_of_ours(by: str, tmp_path: Path) -> None:
     data = data_of()
-    result = evenhand.repair_table(data, "sex", by, model=network(), out=tmp_path, share=0.5, vote="own", **QUICK)
+    result = evenhand.repair(data, "sex", by, model=network(), out=tmp_path, share=0.5, vote="own", **QUICK)
     check_predictions(result, data)
     again = evenhand.load_repaired(tmp_path)
     assert (again.predict(frame_of(data)) == result.predict(frame_of(data))).all()
@@ -115,7 +115,7 @@ def test_networks_of_ours(by: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("classes", [2, 3])
 def test_the_average_of_a_pipeline_is_that_of_the_bare_one_on_raw_rows(classes: int) -> None:
     data, model = data_of(classes), pipeline(classes)
-    result = evenhand.repair_table(data, "sex", "average", model=model, **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=model, **QUICK)
     check_predictions(result, data)
     expected = averaged_by_hand(model.predict_proba, data)[:, [list(model.classes_).index(c) for c in result.classes_]]
     assert np.allclose(result.predict_proba(frame_of(data)), expected, atol=1e-5)
@@ -143,7 +143,7 @@ def second(function: Callable[[pd.DataFrame], Any]) -> Callable[[pd.DataFrame], 
 
 def test_the_average_of_a_function() -> None:
     data = data_of()
-    result = evenhand.repair_table(data, "sex", "average", model=score, **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=score, **QUICK)
     check_predictions(result, data)
     expected = averaged_by_hand(second(score), data)
     assert np.allclose(result.predict_proba(frame_of(data)), expected, atol=1e-5)
@@ -152,9 +152,7 @@ def test_the_average_of_a_function() -> None:
 def test_the_average_of_a_torch_module_that_is_scaled_by_the_training_rows() -> None:
     """One row alone is scaled as in company: by the table, not by itself."""
     data = data_of()
-    result = evenhand.repair_table(
-        data, "sex", "average", model=OneHotNetwork(), inputs="standard", output="logits", **QUICK
-    )
+    result = evenhand.repair(data, "sex", "average", model=OneHotNetwork(), inputs="standard", output="logits", **QUICK)
     check_predictions(result, data)
     together = result.predict_proba(frame_of(data)[:5])
     alone = [result.predict_proba(frame_of(data)[place : place + 1])[0] for place in range(5)]
@@ -172,7 +170,7 @@ def test_the_average_of_boosters(framework: str) -> None:
     def ask(frame: pd.DataFrame) -> Any:
         return model.predict_proba(frame[["age", "income"]].assign(male=(frame["sex"] == "male").astype(int)))
 
-    result = evenhand.repair_table(data, "sex", "average", model=ask, **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=ask, **QUICK)
     check_predictions(result, data)
     assert np.allclose(result.predict_proba(frame_of(data)), averaged_by_hand(ask, data), atol=1e-5)
 
@@ -185,7 +183,7 @@ def test_the_average_of_a_keras_model(monkeypatch: pytest.MonkeyPatch) -> None:
     model = keras.Sequential([keras.layers.Input((6,)), keras.layers.Dense(2, "softmax")])
     merit = np.array([1 / 30, 1.5, 0, 0, 0.25 / 3, 1])  # of the codes
     model.layers[0].set_weights([np.column_stack([0 * merit, merit]), np.array([0, -5.1])])
-    result = evenhand.repair_table(data, "sex", "average", model=model, inputs="codes", **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=model, inputs="codes", **QUICK)
     check_predictions(result, data)
 
 
@@ -196,7 +194,7 @@ def test_a_file_predicts_what_was_judged_also_beside_its_copy(tmp_path: Path, mo
     forest = RandomForestClassifier(5, max_depth=4, random_state=0)
     forest.fit(frame_of(data, False)[NUMBERS], labels_of(data, False))
     skops.dump(forest, "forest.skops")
-    result = evenhand.repair_table(data, "region", "average", model="forest.skops", out="fixed", **QUICK)
+    result = evenhand.repair(data, "region", "average", model="forest.skops", out="fixed", **QUICK)
     said = result.predict(frame_of(data))
     assert (said == labels_of(data)).mean() == row_of(result.summary, "average")["accuracy"]
     Path("forest.skops").unlink()
@@ -210,7 +208,7 @@ def test_a_file_predicts_what_was_judged_also_beside_its_copy(tmp_path: Path, mo
 
 def test_labels_have_the_type_of_the_table(tmp_path: Path) -> None:
     data = data_of(typed_label=True)
-    result = evenhand.repair_table(data, "sex", "average", model=pipeline(typed_label=True), **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=pipeline(typed_label=True), **QUICK)
     assert result.classes_.tolist() == [0, 1]
     assert result.predict(frame_of(data)).dtype.kind == "i"
     check_predictions(result, data)
@@ -219,7 +217,7 @@ def test_labels_have_the_type_of_the_table(tmp_path: Path) -> None:
 def test_a_frame_needs_no_label_and_may_write_its_values_as_text(tmp_path: Path) -> None:
     """As a CSV file that is read without types has them; what was fitted to numbers is given numbers."""
     data = data_of()
-    result = evenhand.repair_table(data, "sex", "average", model=pipeline(), **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=pipeline(), **QUICK)
     frame = frame_of(data)
     path = tmp_path / "rows.csv"
     frame.to_csv(path, index=False)
@@ -241,7 +239,7 @@ def test_rows_to_predict_need_neither_weights_nor_a_split(tmp_path: Path) -> Non
     frame = messy().assign(counts=rng.integers(1, 5, len(messy())), part=rng.choice(["train", "test"], len(messy())))
     own = encode(Schema.parse(content, where="the test"), frame)
     assert np.array_equal(own.train, (frame["part"] == "train").to_numpy())
-    result = evenhand.repair_table(own, "sex", "average", model=pipeline(), **QUICK)
+    result = evenhand.repair(own, "sex", "average", model=pipeline(), **QUICK)
     test = frame[frame["part"] == "test"]
     said = result.predict(test.drop(columns=["approved", "counts", "part"]))
     right = np.average(said == test["approved"], weights=test["counts"])
@@ -271,7 +269,7 @@ def test_the_average_keeps_to_a_threshold_that_is_stated(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     data, model = data_of(), pipeline()
     skops.dump(model, "model.skops")
-    result = evenhand.repair_table(data, "sex", "average", model="model.skops", threshold=0.7, out="cut", **QUICK)
+    result = evenhand.repair(data, "sex", "average", model="model.skops", threshold=0.7, out="cut", **QUICK)
     expected = np.where(averaged_by_hand(model.predict_proba, data)[:, 1] >= 0.7, "yes", "no")
     said = result.predict(frame_of(data))
     assert (said == expected).all()
@@ -284,7 +282,7 @@ def test_the_average_keeps_to_a_threshold_that_is_stated(tmp_path: Path, monkeyp
 
 def test_the_average_of_a_model_with_a_decision_of_its_own() -> None:
     data = data_of()
-    result = evenhand.repair_table(data, "sex", "average", model=Cautious(), **QUICK)
+    result = evenhand.repair(data, "sex", "average", model=Cautious(), **QUICK)
     said = result.predict(frame_of(data))
     assert (said == labels_of(data)).mean() == row_of(result.summary, "average")["accuracy"]
     mean = averaged_by_hand(pipeline().predict_proba, data)[:, 1]
@@ -296,7 +294,7 @@ def test_the_average_of_a_model_with_a_decision_of_its_own() -> None:
 @pytest.mark.parametrize("by", ["blind", "pairing", "average"])
 def test_networks_keep_to_a_threshold_that_is_stated(by: str, tmp_path: Path) -> None:
     data = data_of()
-    result = evenhand.repair_table(data, "sex", by, model=network(), threshold=0.7, out=tmp_path, **QUICK)
+    result = evenhand.repair(data, "sex", by, model=network(), threshold=0.7, out=tmp_path, **QUICK)
     said, scores = result.predict(frame_of(data)), result.predict_proba(frame_of(data))
     assert (said == np.where(scores[:, 1] >= 0.7, "yes", "no")).all()
     assert (said != np.where(scores[:, 1] >= 0.5, "yes", "no")).any()
@@ -307,17 +305,17 @@ def test_networks_keep_to_a_threshold_that_is_stated(by: str, tmp_path: Path) ->
 
 def test_a_model_that_cannot_be_trained_again_is_averaged_unless_something_else_is_asked_for() -> None:
     data = data_of()
-    foreign = evenhand.repair_table(data, "sex", model=pipeline(), **QUICK)
+    foreign = evenhand.repair(data, "sex", model=pipeline(), **QUICK)
     assert foreign.summary["chosen"] == "average"
     assert foreign.summary["config"]["by"] == ["average"]
     assert any(note.startswith("Repaired by average: Pipeline is not a network") for note in foreign.summary["notes"])
     expected = averaged_by_hand(pipeline().predict_proba, data)[:, [list(pipeline().classes_).index("yes")]]
     assert np.allclose(foreign.predict_proba(frame_of(data))[:, 1:], expected, atol=1e-5)
-    own = evenhand.repair_table(data, "sex", model=network(), **QUICK)
+    own = evenhand.repair(data, "sex", model=network(), **QUICK)
     assert own.summary["chosen"] == "blind"
     assert own.summary["notes"] == []
     with pytest.raises(EvenhandError, match=r'blind would train .* --by average \(in Python by="average"\) is'):
-        evenhand.repair_table(data, "sex", "blind", model=pipeline(), **QUICK)
+        evenhand.repair(data, "sex", "blind", model=pipeline(), **QUICK)
 
 
 def test_an_audit_of_an_average_says_why_there_are_no_gradients_and_what_is_read(
@@ -326,7 +324,7 @@ def test_an_audit_of_an_average_says_why_there_are_no_gradients_and_what_is_read
     skops = pytest.importorskip("skops.io")
     monkeypatch.chdir(tmp_path)
     skops.dump(pipeline(), "model.skops")
-    evenhand.repair_table(data_of(), "sex", "average", model="model.skops", out="fixed", **QUICK)
+    evenhand.repair(data_of(), "sex", "average", model="model.skops", out="fixed", **QUICK)
     few: dict[str, Any] = {"seeds": 5, "steps": 3}
     before = evenhand.audit(data_of(), "age", model="model.skops", **few).summary["model"]
     after = evenhand.audit(data_of(), "age", model="fixed/model.safetensors", **few).summary["model"]
@@ -337,7 +335,7 @@ def test_an_audit_of_an_average_says_why_there_are_no_gradients_and_what_is_read
 
 def test_what_cannot_be_predicted_is_said(tmp_path: Path) -> None:
     data = data_of()
-    result = evenhand.repair_table(data, "sex", "blind", model=network(), out=tmp_path, **QUICK)
+    result = evenhand.repair(data, "sex", "blind", model=network(), out=tmp_path, **QUICK)
     with pytest.raises(EvenhandError, match="no column 'income'"):
         result.predict(frame_of(data).drop(columns="income"))
     with pytest.raises(EvenhandError, match="'south' is not among the categories of 'region'"):
@@ -346,6 +344,6 @@ def test_what_cannot_be_predicted_is_said(tmp_path: Path) -> None:
         result.predict(np.zeros((3, 6)))  # type: ignore[arg-type]
     with pytest.raises(EvenhandError, match="holds no repaired model"):
         evenhand.load_repaired(tmp_path / "nowhere")
-    nothing = evenhand.repair_table(data, "sex", "blind", model=network(), choose="accuracy_loss<=-1", **QUICK)
+    nothing = evenhand.repair(data, "sex", "blind", model=network(), choose="accuracy_loss<=-1", **QUICK)
     with pytest.raises(EvenhandError, match="no model to ask"):
         nothing.predict(frame_of(data))

@@ -17,7 +17,7 @@ import evenhand
 from evenhand.errors import EvenhandError
 from evenhand.models.adapters.base import people_codes
 from evenhand.models.classifier import Classifier
-from evenhand.runs.subject import Subject, subject_of
+from evenhand.runs.tried_model import TriedModel, try_model
 from tests.worlds.verdict import NAMES, fitted, loans, matrix_of, raw_loans, target_of
 
 FRAME, DATA = raw_loans(), loans()
@@ -27,8 +27,8 @@ FOREST = RandomForestClassifier(10, max_depth=4, random_state=0).fit(FRAME[NAMES
 NETWORK = fitted(MATRIX, TARGET)
 
 
-def subject(model: Any, **settings: Any) -> Subject:
-    return subject_of(DATA, model, ["sex"], CPU, accept_poor_model=True, **settings)
+def subject(model: Any, **settings: Any) -> TriedModel:
+    return try_model(DATA, model, ["sex"], CPU, accept_poor_model=True, **settings)
 
 
 def labels_of(classifier: Classifier) -> NDArray[np.int64]:

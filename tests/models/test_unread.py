@@ -28,7 +28,7 @@ from evenhand.gate.outputs.markdown import markdown
 from evenhand.gate.outputs.sarif import sarif
 from evenhand.gate.run import run_gate
 from evenhand.models.unread import unread_attributes
-from evenhand.runs.subject import Subject, subject_of
+from evenhand.runs.tried_model import TriedModel, try_model
 from evenhand.search.space import TableSpace
 from tests.worlds.verdict import NAMES, Logistic, files_in, loans, matrix_of, raw_loans, target_of
 
@@ -38,8 +38,8 @@ CPU = torch.device("cpu")
 NOT_READ = "The model does not read sex; this test cannot find anything. Differences between groups: by "
 
 
-def subject(model: Any, protected: list[str] | None = None, **settings: Any) -> Subject:
-    return subject_of(DATA, model, protected or ["sex"], CPU, **settings)
+def subject(model: Any, protected: list[str] | None = None, **settings: Any) -> TriedModel:
+    return try_model(DATA, model, protected or ["sex"], CPU, **settings)
 
 
 def without_sex() -> HistGradientBoostingClassifier:

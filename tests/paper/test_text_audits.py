@@ -34,9 +34,9 @@ from evenhand.paper.text_searches import (
     run_text_method,
     validity_means,
 )
-from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.text_space import CODES
+from evenhand.settings import TextAuditSettings
 from evenhand.text.download import UnreachableError
 from tests.worlds.text import small_corpus, small_vectors
 from tests.worlds.text_search import MOST_WORDS, plain_label, protected_words, small_network
@@ -119,7 +119,7 @@ def test_the_papers_validity_adds_up() -> None:
 def world_of(row: TextRow, count: int) -> TextSearchWorld:
     ground = small_ground(row)
     seeds = Mentions(ground.corpus, ground.words, MOST_WORDS).choose(True, count, seed=0)
-    config = TextAuditConfig(dataset="small", protected=[row.protected])
+    config = TextAuditSettings(dataset="small", protected=[row.protected])
     return search_world(seeds, ground.words, ground.vectors, ground.model, config, torch.device("cpu"))
 
 

@@ -11,7 +11,8 @@ import torch
 
 from evenhand.data.dataset import Dataset
 from evenhand.models.averaged import AveragedModel, population_weights
-from evenhand.runs.repair import Repair, paired
+from evenhand.runs.repair import Repair
+from evenhand.runs.repair_rows import paired
 from tests.worlds.repair import material_of, network, repaired, row_of, table
 from tests.worlds.schemas import labels_of
 

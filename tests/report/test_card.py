@@ -32,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A finished run of every kind."""
     folder = tmp_path_factory.mktemp("runs")
     evenhand.audit("credit", ["sex", "age"], seeds=20, steps=10, out=folder / "audit")
-    evenhand.measure_table("credit", "sex", half_width=0.05, out=folder / "measure")
+    evenhand.measure("credit", "sex", half_width=0.05, out=folder / "measure")
     repaired("average", out=folder / "repair")
     (folder / "text").mkdir()
     frame = made_findings()
@@ -318,7 +318,7 @@ def test_a_model_or_data_from_python_are_said_to_be(runs: dict[str, Path]) -> No
         return (codes[:, 0] > 1).astype(float)
 
     settings: dict[str, Any] = {"inputs": "codes", "half_width": 0.1, "accept_poor_model": True}
-    measured = evenhand.measure_table("credit", "sex", model=by_code, **settings).summary
+    measured = evenhand.measure("credit", "sex", model=by_code, **settings).summary
     section = render_section([card_run(measured)], "1")
     assert "--inputs codes" in card_run(measured).command
     assert "have to be passed from Python again" in section

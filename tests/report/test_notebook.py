@@ -14,7 +14,6 @@ from evenhand.report.pairs import FROM_NOBODY, example_pairs
 from evenhand.runs.audit import Audit
 from evenhand.runs.measure import Measurement
 from evenhand.runs.repair import Repair
-from evenhand.runs.text_audit import TextAudit
 from tests.worlds.repair import repaired
 from tests.worlds.text_report import made_findings, made_summary, write_findings
 
@@ -26,7 +25,7 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
-    return evenhand.measure_table("credit", ["sex", "age"], half_width=0.05)
+    return evenhand.measure("credit", ["sex", "age"], half_width=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +34,12 @@ def repair() -> Repair:
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> TextAudit:
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Audit:
     folder = tmp_path_factory.mktemp("texts")
     frame = made_findings()
     summary = made_summary(frame)
     summary["examples"] = example_pairs(summary, write_findings(folder / "findings.parquet", frame), 5)
-    return TextAudit(folder, summary)
+    return Audit(folder, summary)
 
 
 class Page(HTMLParser):
@@ -139,7 +138,7 @@ def test_a_notebook_has_one_line_of_progress(monkeypatch: pytest.MonkeyPatch) ->
     evenhand.audit("credit", "sex", seeds=5, steps=5)
     assert len(kernel.lines) == 1
     assert kernel.lines[0].startswith("credit/sex  ")
-    evenhand.measure_table("credit", "sex", half_width=0.1)
+    evenhand.measure("credit", "sex", half_width=0.1)
     repaired("average")
     assert len(kernel.lines) == 3
     assert kernel.lines[1].startswith("measuring  sex, ")

@@ -9,8 +9,9 @@ import pytest
 
 from evenhand.data.schema import Schema
 from evenhand.report.repair import render_repair, repair_sentences
-from evenhand.runs.repair import paired
-from evenhand.runs.table_repair import repair_table, split_words
+from evenhand.runs.repair import repair
+from evenhand.runs.repair_rows import paired
+from evenhand.runs.table_repair import split_words
 from tests.worlds.repair import DOMAINS, QUICK, repaired, row_of, table, trained
 from tests.worlds.schemas import schema_of
 
@@ -30,7 +31,7 @@ def test_what_it_costs_where_the_protected_attribute_is_the_label() -> None:
     """Two thirds of the people, those with a0 above 0, have the label 1; nothing else says it."""
     data = table()
     data = replace(data, labels=(data.codes[:, 0] >= 1).astype(np.int64))
-    summary = repair_table(data, "a0", "average", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
+    summary = repair(data, "a0", "average", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
     means = [row_of(summary, name)["over_repeats"]["accuracy"]["mean"] for name in ("retrained", "blind")]
     assert means[0] - means[1] > 0.2
     text = " ".join(repair_sentences(summary))
@@ -43,7 +44,7 @@ def test_what_it_costs_where_the_protected_attribute_is_the_label() -> None:
 def test_without_held_out_rows_the_rows_set_aside_say_what_it_costs() -> None:
     data = table()
     data = replace(data, labels=(data.codes[:, 0] >= 1).astype(np.int64), train=np.ones(len(data.codes), dtype=bool))
-    summary = repair_table(data, "a0", "blind", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
+    summary = repair(data, "a0", "blind", model=trained(data, epochs=10), **QUICK | {"epochs": 10}).summary
     text = " ".join(repair_sentences(summary))
     before, after = (row_of(summary, name)["validation_accuracy"] for name in ("original", "blind"))
     assert before - after > 0.2

@@ -27,8 +27,9 @@ from evenhand.report.page import MOST_MATRIX_COMBINATIONS, write_report
 from evenhand.report.pairs import origin, table_cards
 from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistics, read_statistics
 from evenhand.report.words import interval_text, percent
-from evenhand.runs.audit import FINDINGS, REPORT, Audit
-from evenhand.runs.config import AuditConfig
+from evenhand.runs.audit import Audit
+from evenhand.runs.summary import FINDINGS, REPORT
+from evenhand.settings import AuditSettings
 from tests.worlds.schemas import UNTRAINED
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -404,11 +405,11 @@ def test_favourable_label_is_the_named_one_or_the_last(found: Audit, unsafe: Aud
 
 
 def test_command_line_has_what_differs_from_the_defaults() -> None:
-    plain = AuditConfig(dataset="census", protected=["age", "race"])
+    plain = AuditSettings(dataset="census", protected=["age", "race"])
     assert audit_command({"config": plain.model_dump()}) == (
         "evenhand audit census --protected age,race --seeds 1000 --steps 1000 --seed 0"
     )
-    other = AuditConfig(
+    other = AuditSettings(
         dataset="my data.toml",
         protected=["sex"],
         method="adf",

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 import evenhand
-from evenhand.cli.kept import Done
 from evenhand.cli.measure import tell as tell_measure
 from evenhand.cli.repair import tell as tell_repair
 from evenhand.cli.runs import _state
+from evenhand.cli.tasks import TaskResult
 from evenhand.report.card import card_run, render_section
 from evenhand.report.card_file import new_card, updated_card
 from evenhand.report.sentences import headline, is_not_tested, measured_parts, unread_text, within_words
@@ -113,7 +113,7 @@ def test_what_lists_and_the_api_show_has_no_rate_of_what_was_not_tested(warned: 
 
 
 def test_a_measurement_prints_what_the_model_reads(warned: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    tell_measure(Done(None, None, warned["partly measured"].summary), quiet=False, as_json=False)
+    tell_measure(TaskResult(None, None, warned["partly measured"].summary), quiet=False, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f"Warning: {LEFT_OUT}")
     assert "loans: who would get another label" in said
@@ -124,7 +124,7 @@ def test_a_measurement_prints_what_the_model_reads(warned: dict[str, Any], capsy
 
 def test_a_repair_prints_its_warnings_first(warned: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     repair = warned["partly repaired"]
-    tell_repair(Done(None, repair.folder, repair.summary), quiet=False, as_json=False)
+    tell_repair(TaskResult(None, repair.folder, repair.summary), quiet=False, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f"Warning: {LEFT_OUT}")
     assert "Held-out people who would get another decision (held-out rows of loans): " in said
@@ -140,14 +140,13 @@ def test_pairs_leave_out_what_the_model_does_not_read(warned: dict[str, Any]) ->
 def test_first_pairs_differ_in_what_was_changed_and_leave_out_what_is_not_read(tmp_path: Path) -> None:
     """The protected attribute that the model does not read comes first in the schema's order of what was asked for."""
     told: list[dict[str, Any]] = []
-    pairs = FirstPairs(lambda event, **words: told.append(words), DATA, ["region", "sex"])
+    pairs = FirstPairs(lambda event, **words: told.append(words))
     model = dropping(["age", "sex", "income"])
     evenhand.audit(
         DATA,
         ["region", "sex"],
         model=model,
-        on_findings=pairs,
-        on_reading=pairs.reading,
+        on_pairs=pairs,
         out=tmp_path,
         seeds=20,
         steps=5,

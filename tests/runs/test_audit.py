@@ -237,7 +237,7 @@ def test_a_run_that_fails_leaves_no_folder_and_a_new_one_replaces_all_of_an_old_
     def interrupted(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("evenhand.runs.audit.read_statistics", interrupted)
+    monkeypatch.setattr("evenhand.runs.audit.example_pairs", interrupted)
     with pytest.raises(KeyboardInterrupt):
         evenhand.audit("census", "age", model=OnlyAge(), **UNTRAINED, out=old.folder, seeds=10, steps=3)
     assert [path.name for path in old.folder.iterdir()] == ["findings.parquet"]  # no old summary beside new findings

@@ -13,8 +13,7 @@ import evenhand
 from evenhand.data.schema import Schema
 from evenhand.methods.registry import METHODS, make_method
 from evenhand.runs.audit import Audit
-from evenhand.runs.checkpoint_files import STATE
-from evenhand.runs.checkpoints import Checkpoints, News
+from evenhand.runs.checkpoints import STATE, Checkpoints, News
 from evenhand.search.checkpoint import State
 from evenhand.search.recorder import Fresh
 from evenhand.search.search import Limits, Progress, Search

@@ -12,9 +12,8 @@ import torch
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.runs import checkpoint_files
-from evenhand.runs.checkpoint_files import STATE
-from evenhand.runs.checkpoints import REFUSED, CheckpointGone, Checkpoints, FolderKeeper, News, as_checkpoints
+from evenhand.runs import checkpoints as checkpoint_files
+from evenhand.runs.checkpoints import REFUSED, STATE, CheckpointGone, Checkpoints, FolderKeeper, News, as_checkpoints
 from evenhand.search.checkpoint import Place, State
 from evenhand.search.recorder import Fresh
 from tests.worlds.checkpoints import World, limited

@@ -1,4 +1,4 @@
-"""Comparisons: the same counters for all, diversity against plain computations, files that programs can read."""
+"""MethodComparisons: the same counters for all, diversity against plain computations, files that programs can read."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from evenhand.measures.diversity import Diversity
 from evenhand.methods.registry import check_needs
 from evenhand.models.classifier import Classifier
 from evenhand.report.tables import Table, html_page, markdown
-from evenhand.runs.compare import Budget, Comparison, method_names, run_comparison
+from evenhand.runs.compare import Budget, MethodComparison, compare, method_names
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 
@@ -92,20 +92,18 @@ def test_budgets_that_are_none(text: str) -> None:
 
 
 def test_method_names() -> None:
-    assert method_names("adf") == ["themis", "adf"]
-    assert len(method_names("all")) == 12
+    assert method_names(["adf"]) == ["themis", "adf"]
+    assert len(method_names(["all"])) == 12
     with pytest.raises(EvenhandError, match="Did you mean 'eidig'"):
-        method_names("adf,eidigg")
+        method_names(["adf", "eidigg"])
 
 
 @pytest.fixture(scope="module")
-def comparison(census: Dataset) -> Comparison:
-    return run_comparison(
-        census, ["age", "sex"], method_names("margin,adf"), Budget.parse("rows=60000"), None, 0, "cpu"
-    )
+def comparison(census: Dataset) -> MethodComparison:
+    return compare(census, ["age", "sex"], ["margin", "adf"], budget="rows=60000", device="cpu")
 
 
-def test_all_methods_keep_to_the_budget(comparison: Comparison) -> None:
+def test_all_methods_keep_to_the_budget(comparison: MethodComparison) -> None:
     assert [outcome.method for outcome in comparison.outcomes] == ["themis", "margin", "adf"]
     assert comparison.left_out == []
     for outcome in comparison.outcomes:
@@ -116,7 +114,7 @@ def test_all_methods_keep_to_the_budget(comparison: Comparison) -> None:
         assert outcome.rows_per_finding == outcome.model_rows / outcome.findings
 
 
-def test_the_files_say_the_same(comparison: Comparison, tmp_path: Path) -> None:
+def test_the_files_say_the_same(comparison: MethodComparison, tmp_path: Path) -> None:
     comparison.write(tmp_path)
     data = json.loads((tmp_path / "comparison.json").read_text())
     rows = list(csv.DictReader((tmp_path / "comparison.csv").read_text().splitlines()))

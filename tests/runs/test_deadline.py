@@ -1,6 +1,7 @@
 """`max_seconds` counts from the start of a command: what is checked by then is kept, and said to be a part."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,10 @@ from evenhand.data.dataset import Dataset
 from evenhand.measures import people
 from evenhand.measures.people import row_batches
 from evenhand.report.sentences import rows_of
-from evenhand.runs import audit as audit_module
 from evenhand.runs import deadline as deadline_module
-from evenhand.runs import subject as subject_module
-from evenhand.runs.config import AuditConfig
+from evenhand.runs import table_subject, tried_model
 from evenhand.runs.deadline import Deadline
+from evenhand.search.search import Limits
 from evenhand.search.space import TableSpace
 from tests.worlds.doc_blocks import evenhand as command
 
@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-CONFIG = AuditConfig.checked(dataset="census", protected=["sex"], max_seconds=100.0)
+LIMITS = Limits(max_seconds=100.0)
 
 
 def test_the_time_before_counts_and_each_part_has_some(clock: Clock) -> None:
@@ -53,8 +53,8 @@ def test_the_time_before_counts_and_each_part_has_some(clock: Clock) -> None:
     assert not ended()
     clock.now = 1065.0
     assert ended()
-    assert limit.for_search(CONFIG).max_seconds == pytest.approx(35.0)
-    assert limit.for_search(CONFIG).model_copy(update={"max_seconds": 100.0}) == CONFIG
+    assert limit.for_search(LIMITS).max_seconds == pytest.approx(35.0)
+    assert replace(limit.for_search(LIMITS), max_seconds=100.0) == LIMITS
 
 
 def test_a_limit_that_loading_used_up_leaves_a_little(clock: Clock) -> None:
@@ -64,7 +64,7 @@ def test_a_limit_that_loading_used_up_leaves_a_little(clock: Clock) -> None:
     assert not ended()
     clock.now = 510.0
     assert ended()
-    assert limit.for_search(CONFIG).max_seconds == pytest.approx(10.0)
+    assert limit.for_search(LIMITS).max_seconds == pytest.approx(10.0)
 
 
 def test_without_a_limit_only_the_user_ends_it(clock: Clock) -> None:
@@ -72,7 +72,7 @@ def test_without_a_limit_only_the_user_ends_it(clock: Clock) -> None:
     clock.now = 1e9
     assert limit.for_people(lambda: True)()
     assert not limit.for_people(lambda: False)()
-    assert limit.for_search(CONFIG) is CONFIG
+    assert limit.for_search(LIMITS) is LIMITS
     assert limit.facts({"all": {"population": "a random part of the rows of census"}}) == {}
 
 
@@ -141,7 +141,7 @@ class SlowSex(nn.Module):
 def test_a_slow_model_is_tried_on_fewer_rows_and_has_fewer_seeds(
     clock: Clock, census: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (subject_module, audit_module):
+    for module in (tried_model, table_subject):
         monkeypatch.setattr(module, "time", clock)
     found = evenhand.audit(
         census, "sex", model=SlowSex(clock), seeds=2000, steps=5, iterations=2, max_seconds=100.0, started=0.0,

@@ -16,7 +16,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.measures.people import discriminatory_rows
 from evenhand.models.network import FeedForward
-from evenhand.runs.measure import Measurement, measure_table
+from evenhand.runs.measure import Measurement, measure
 from evenhand.search.space import TableSpace
 from tests.cli.test_cli import COMMAND
 from tests.cli.test_cli import evenhand as command
@@ -27,7 +27,7 @@ COARSE = UNTRAINED | {"half_width": 0.1, "changes": 1}
 
 @pytest.fixture(scope="module")
 def sex(tmp_path_factory: pytest.TempPathFactory) -> Measurement:
-    return measure_table("census", "sex", half_width=0.01, out=tmp_path_factory.mktemp("out"))
+    return measure("census", "sex", half_width=0.01, out=tmp_path_factory.mktemp("out"))
 
 
 def test_the_summary_says_what_was_measured(sex: Measurement, census: Dataset, census_network: FeedForward) -> None:
@@ -48,7 +48,7 @@ def test_the_summary_says_what_was_measured(sex: Measurement, census: Dataset, c
 
 
 def test_each_attribute_and_all_together(schema_file: Path) -> None:
-    found = measure_table(str(schema_file), "sex,city", model=linear([2.0, 1.0, 1.0], -5.0), **COARSE)
+    found = measure(str(schema_file), "sex,city", model=linear([2.0, 1.0, 1.0], -5.0), **COARSE)
     assert [measured["protected"] for measured in found.summary["measured"]] == [["sex"], ["city"], ["sex", "city"]]
     single, other, both = (
         {rate["name"]: rate["rate"] for rate in measured["populations"]} for measured in found.summary["measured"]
@@ -59,7 +59,7 @@ def test_each_attribute_and_all_together(schema_file: Path) -> None:
 def test_the_same_seed_gives_the_same_rates(schema_file: Path) -> None:
     def run(**settings: Any) -> list[object]:
         model = linear([2.0, 1.0, 1.0], -5.0)
-        return list(measure_table(str(schema_file), model=model, **COARSE, **settings).summary["measured"])
+        return list(measure(str(schema_file), model=model, **COARSE, **settings).summary["measured"])
 
     assert run() == run(chunk_rows=7)
     assert run() != run(seed=1)
@@ -68,13 +68,13 @@ def test_the_same_seed_gives_the_same_rates(schema_file: Path) -> None:
 def test_findings_of_an_earlier_audit(tmp_path: Path) -> None:
     audit = evenhand.audit("census", "sex", seeds=20, steps=20, out=tmp_path)
     assert len(audit.findings)
-    same = measure_table("census", "sex", half_width=0.1, findings=tmp_path).summary["findings"]
+    same = measure("census", "sex", half_width=0.1, findings=tmp_path).summary["findings"]
     assert (same["rate"], same["samples"]) == (1.0, len(audit.findings))
     constant = linear([0.0] * 13, 1.0)
-    other = measure_table("census", "sex", model=constant, **COARSE, findings=tmp_path).summary["findings"]
+    other = measure("census", "sex", model=constant, **COARSE, findings=tmp_path).summary["findings"]
     assert other["rate"] == 0.0
     with pytest.raises(EvenhandError, match="are about census, not bank"):
-        measure_table("bank", "age", half_width=0.1, findings=tmp_path)
+        measure("bank", "age", half_width=0.1, findings=tmp_path)
 
 
 def test_the_command_prints_tables_of_80_columns(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_json_and_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--half-width", "0.5"], "half-width is 0.5"),
-        (["--half-width", "0"], "half-width is 0"),
-        (["--confidence", "1"], "confidence is 1"),
+        (["--half-width", "0.5"], "'half-width' is 0.5"),
+        (["--half-width", "0"], "'half-width' is 0"),
+        (["--confidence", "1"], "'confidence' is 1"),
         (["-p", "sexx"], "Did you mean 'sex'?"),
         (["--changes", "13"], "Use 1 to 12 changes"),
         (["--texts", "5"], "--texts is for texts"),
@@ -151,5 +151,5 @@ def test_ctrl_c_keeps_what_is_measured(tmp_path: Path) -> None:
 
 
 def test_it_is_exported() -> None:
-    assert evenhand.measure_table is measure_table
+    assert evenhand.measure is measure
     assert evenhand.Measurement is Measurement

@@ -83,7 +83,7 @@ def test_an_active_run_is_used_and_stays_active(audit: Audit, store: Any) -> Non
 
 
 def test_measurements_and_repairs_are_logged(store: Any) -> None:
-    measured = evenhand.measure_table("credit", ["sex", "age"], half_width=0.05)
+    measured = evenhand.measure("credit", ["sex", "age"], half_width=0.05)
     metrics = store.get_run(evenhand.log_mlflow(measured)).data.metrics
     for one in measured.summary["measured"]:
         for rate in one["populations"]:

@@ -143,7 +143,7 @@ def test_the_average_of_a_file_has_it_beside(tmp_path: Path, monkeypatch: pytest
     raw = Decoder(data.schema).frame(data.clipped)[["age", "hours-per-week"]]
     tree = DecisionTreeClassifier(max_depth=4, random_state=0).fit(raw, data.labels)
     skops.io.dump(tree, "tree.skops")
-    repaired = evenhand.repair_table("census", "age", by="average", model="tree.skops", out="fixed", seeds=20, steps=5)
+    repaired = evenhand.repair("census", "age", by="average", model="tree.skops", out="fixed", seeds=20, steps=5)
     assert (tmp_path / "fixed" / "model.inner.skops").is_file()
     Path("tree.skops").unlink()
     Path("fixed").rename("moved")
@@ -182,7 +182,7 @@ def test_one_thread_asks_a_model_of_ones_own() -> None:
         finally:
             asking.release()
 
-    found = evenhand.measure_table(people(), "sex", model=alone, half_width=0.02)
+    found = evenhand.measure(people(), "sex", model=alone, half_width=0.02)
     assert found.summary["measured"][0]["populations"][0]["rate"] > 0
 
 

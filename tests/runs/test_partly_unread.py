@@ -20,8 +20,8 @@ from evenhand.gate.run import run_gate
 from evenhand.gate.settings import CheckSettings
 from evenhand.gate.words import message
 from evenhand.models.unread import unread_attributes
-from evenhand.runs import subject as subject_module
-from evenhand.runs.compare import Budget, run_comparison
+from evenhand.runs import tried_model as subject_module
+from evenhand.runs.compare import compare
 from evenhand.runs.measure_tables import tables_of
 from tests.models.test_unread import dropping, without_sex
 from tests.worlds.verdict import NAMES, files_in, loans, raw_loans
@@ -116,9 +116,9 @@ def test_every_file_of_a_gate_says_it(tmp_path: Path) -> None:
 
 def test_every_command_has_the_differences_between_groups() -> None:
     audit = evenhand.audit(DATA, ["sex", "noise"], model=MODEL, seeds=10, steps=5).summary
-    measured = evenhand.measure_table(DATA, ["sex", "noise"], model=MODEL, half_width=0.1).summary
-    repaired = evenhand.repair_table(DATA, ["sex", "noise"], "average", model=MODEL, half_width=0.1, seeds=5, steps=5)
-    compared = run_comparison(DATA, ["sex", "noise"], ["themis"], Budget.parse("rows=500"), MODEL, 0, "cpu")
+    measured = evenhand.measure(DATA, ["sex", "noise"], model=MODEL, half_width=0.1).summary
+    repaired = evenhand.repair(DATA, ["sex", "noise"], "average", model=MODEL, half_width=0.1, seeds=5, steps=5)
+    compared = compare(DATA, ["sex", "noise"], ["themis"], model=MODEL, budget="rows=500", device="cpu")
     for warnings in (audit["warnings"], measured["warnings"], repaired.summary["warnings"], compared.warnings):
         assert len(warnings) == 1
         assert warnings[0].startswith(LEFT_OUT)
@@ -129,8 +129,7 @@ def test_every_command_has_the_differences_between_groups() -> None:
 
 def test_a_measurement_has_no_rates_for_what_the_model_does_not_read() -> None:
     both, alone = (
-        evenhand.measure_table(DATA, names, model=MODEL, half_width=0.05).summary
-        for names in (["sex", "noise"], ["sex"])
+        evenhand.measure(DATA, names, model=MODEL, half_width=0.05).summary for names in (["sex", "noise"], ["sex"])
     )
     assert [part["protected"] for part in both["measured"]] == [["sex"]]
     assert both["measured"] == alone["measured"]
@@ -148,7 +147,7 @@ def test_an_effect_that_only_all_rows_show_takes_the_warning_back(monkeypatch: p
 
     monkeypatch.setattr(subject_module, "unread_attributes", missed)
     audit = evenhand.audit(DATA, "sex", model=MODEL, seeds=5, steps=5).summary
-    measured = evenhand.measure_table(DATA, "sex", model=MODEL, half_width=0.1).summary
+    measured = evenhand.measure(DATA, "sex", model=MODEL, half_width=0.1).summary
     outcome = checked(["sex"], max_rate=0.9)
     assert audit["warnings"] == measured["warnings"] == outcome.warnings == []
     assert "sex" not in audit["model"]["unread"]

@@ -20,8 +20,7 @@ from evenhand.models.loading import load_module
 from evenhand.repairs.table import Workshop
 from evenhand.report.repair import repair_sentences
 from evenhand.runs import table_repair as repair_run
-from evenhand.runs.repair import Repair
-from evenhand.runs.table_repair import repair_table
+from evenhand.runs.repair import Repair, repair
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 from tests.worlds.repair import QUICK, network, repaired, row_of, table, with_other_held_out_rows
@@ -132,7 +131,7 @@ def test_training_rows_and_the_seed_decide_the_model_and_nothing_else(by: str, t
 
 def test_findings_to_learn_from_start_at_training_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     learned, judged = list[Findings](), list[Findings]()
-    augment, findings = Workshop.augment, repair_run._Work.findings
+    augment, findings = Workshop.augment, repair_run.TableRepairWork.findings
 
     def spy_augment(self: Workshop, found: Findings, *rest: Any) -> Any:
         learned.append(found)
@@ -145,7 +144,7 @@ def test_findings_to_learn_from_start_at_training_rows(monkeypatch: pytest.Monke
         return found
 
     monkeypatch.setattr(Workshop, "augment", spy_augment)
-    monkeypatch.setattr(repair_run._Work, "findings", spy_findings)
+    monkeypatch.setattr(repair_run.TableRepairWork, "findings", spy_findings)
     summary = repaired("augment", share=0.5).summary
     assert len(learned) == len(judged) == 1
     assert len(learned[0]) > 0
@@ -203,7 +202,7 @@ class Guess(nn.Module):
 
 def test_the_average_of_an_object_predicts_and_no_file_is_left_that_says_otherwise(tmp_path: Path) -> None:
     repaired("blind", out=tmp_path)
-    result = repair_table(DATA, "a0", "average", model=Guess(), out=tmp_path, **UNTRAINED, **QUICK)
+    result = repair(DATA, "a0", "average", model=Guess(), out=tmp_path, **UNTRAINED, **QUICK)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "summary.json"]
     assert "no model file is written" in " ".join(repair_sentences(result.summary))
     assert result.summary["chosen"] == "average"
@@ -217,7 +216,7 @@ def frame_of(data: Dataset) -> pd.DataFrame:
 def test_census(census: Dataset, tmp_path: Path) -> None:
     """The built-in network, for real: zero by construction at a small price."""
     settings: dict[str, Any] = {"epochs": 1, "repeats": 1, "seeds": 20, "steps": 5, "half_width": 0.01}
-    result = repair_table("census", "sex", "blind", out=tmp_path, **settings)
+    result = repair("census", "sex", "blind", out=tmp_path, **settings)
     space = TableSpace(census.schema, ["sex"])
     assert result.model is not None
     scores = space.answers(Classifier(result.model), space.samples(census.clipped[:5000])).scores

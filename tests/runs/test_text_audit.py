@@ -16,8 +16,8 @@ from scipy.stats import beta
 
 from evenhand.errors import EvenhandError
 from evenhand.models.text.recurrent import load_recurrent, save_recurrent
+from evenhand.runs.audit import Audit, audit
 from evenhand.runs.findings import RowGroups
-from evenhand.runs.text_audit import TextAudit, audit_text
 from evenhand.text.lexicon import ProtectedWords, load_lexicon
 from evenhand.text.tokens import tokenize
 from tests.worlds.text_files import CLASSES, MOST_WORDS, UserFiles, swapped, write_user_files
@@ -40,23 +40,23 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> UserFiles:
 
 
 @pytest.fixture(scope="module")
-def religion(files: UserFiles, tmp_path_factory: pytest.TempPathFactory) -> TextAudit:
+def religion(files: UserFiles, tmp_path_factory: pytest.TempPathFactory) -> Audit:
     return run(files, "religion", out=tmp_path_factory.mktemp("audit"))
 
 
-def run(files: UserFiles, protected: str, **settings: Any) -> TextAudit:
-    return audit_text(files.data, protected, **(files.options | QUICK | settings))
+def run(files: UserFiles, protected: str, **settings: Any) -> Audit:
+    return audit(files.data, protected, **(files.options | QUICK | settings))
 
 
 def words_of(attribute: str) -> ProtectedWords:
     return load_lexicon().attributes[attribute]
 
 
-def file_of(audit: TextAudit) -> bytes:
+def file_of(audit: Audit) -> bytes:
     return (audit.folder / "findings.parquet").read_bytes()
 
 
-def test_files_and_summary_agree(religion: TextAudit) -> None:
+def test_files_and_summary_agree(religion: Audit) -> None:
     assert sorted(path.name for path in religion.folder.iterdir()) == FILES
     summary, findings = json.loads((religion.folder / "summary.json").read_text()), religion.findings
     assert summary == religion.summary
@@ -79,7 +79,7 @@ def test_files_and_summary_agree(religion: TextAudit) -> None:
     assert set(summary["seconds"]) == {"load", "seeds", "data rate", "search", "validity"}
 
 
-def test_the_origin_of_a_finding_is_a_training_text(religion: TextAudit, files: UserFiles) -> None:
+def test_the_origin_of_a_finding_is_a_training_text(religion: Audit, files: UserFiles) -> None:
     rows = religion.findings["seed_row"].to_numpy()
     assert files.corpus.train[rows].all()
     assert [files.corpus.text(row) for row in rows] == religion.findings["original"].tolist()
@@ -96,7 +96,7 @@ def test_the_origin_of_a_finding_is_a_training_text(religion: TextAudit, files: 
     ],
 )
 def test_every_finding_holds_one_text_at_a_time(
-    files: UserFiles, religion: TextAudit, attribute: str, rules: dict[str, Any]
+    files: UserFiles, religion: Audit, attribute: str, rules: dict[str, Any]
 ) -> None:
     findings = run(files, attribute, **rules).findings if rules else religion.findings
     assert len(findings) > 20
@@ -107,17 +107,17 @@ def test_every_finding_holds_one_text_at_a_time(
 
 
 def test_the_same_seed_gives_the_same_bytes_however_it_is_chunked(
-    religion: TextAudit, files: UserFiles, monkeypatch: pytest.MonkeyPatch
+    religion: Audit, files: UserFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenhand.search.recorder.FLUSH_SECONDS", 0.0)
-    monkeypatch.setattr("evenhand.runs.text_findings.PART", 7)
+    monkeypatch.setattr("evenhand.runs.findings.PART", 7)
     assert file_of(run(files, "religion", chunk_rows=5)) == file_of(religion)
     assert file_of(run(files, "religion", seed=1)) != file_of(religion)
 
 
-def test_the_configuration_in_the_summary_repeats_the_audit(religion: TextAudit) -> None:
+def test_the_configuration_in_the_summary_repeats_the_audit(religion: Audit) -> None:
     config = dict(religion.summary["config"])
-    assert file_of(audit_text(config.pop("dataset"), config.pop("protected"), **config)) == file_of(religion)
+    assert file_of(audit(config.pop("dataset"), config.pop("protected"), **config)) == file_of(religion)
 
 
 def test_limits(files: UserFiles) -> None:
@@ -142,7 +142,7 @@ def test_control_c_keeps_what_was_found(files: UserFiles, tmp_path: Path) -> Non
     files.check(audit.findings, words_of("religion"))
 
 
-def test_limits_to_the_changes(religion: TextAudit, files: UserFiles) -> None:
+def test_limits_to_the_changes(religion: Audit, files: UserFiles) -> None:
     assert religion.findings["l0"].max() > 1
     assert run(files, "religion", max_changes=1).findings["l0"].max() == 1
     found = run(files, "religion", local_changes=1, steps=30).findings
@@ -169,7 +169,7 @@ def similarity(row: Any) -> float:
 
 
 def test_similarity_is_measured_and_can_be_asked_for(files: UserFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evenhand.runs.text_audit.load_encoder", lambda name, on_progress: BagOfWords())
+    monkeypatch.setattr("evenhand.runs.text_subject.load_encoder", lambda name, on_progress: BagOfWords())
     every = run(files, "religion", encoder="use")
     measured = every.findings.assign(by_hand=[similarity(row) for row in every.findings.itertuples()])
     first = measured[measured["phase"] == "global"]
@@ -188,7 +188,7 @@ def test_similarity_is_measured_and_can_be_asked_for(files: UserFiles, monkeypat
     assert f"{len(wanted):,} findings" in repr(kept)
 
 
-def test_the_rate_among_texts_as_they_are(religion: TextAudit, files: UserFiles) -> None:
+def test_the_rate_among_texts_as_they_are(religion: Audit, files: UserFiles) -> None:
     words, corpus = words_of("religion"), files.corpus
     for name, train in (("train", True), ("held_out", False)):
         seen: dict[tuple[str, ...], bool] = {}
@@ -212,8 +212,8 @@ def test_the_rate_among_texts_as_they_are(religion: TextAudit, files: UserFiles)
         assert religion.summary["texts"]["mentioning"][name] == mentioning
 
 
-def test_report_and_reading_back(religion: TextAudit, tmp_path: Path) -> None:
-    loaded = TextAudit.load(religion.folder)
+def test_report_and_reading_back(religion: Audit, tmp_path: Path) -> None:
+    loaded = Audit.load(religion.folder)
     assert loaded is not None
     assert loaded.summary == religion.summary
     page = loaded.report(tmp_path / "again.html").read_text()
@@ -221,18 +221,19 @@ def test_report_and_reading_back(religion: TextAudit, tmp_path: Path) -> None:
     assert "my.csv" in page
     assert religion.summary["examples"][0]["values"][0] in page
     assert repr(loaded).startswith("<evenhand audit: my, exchanging words of religion: ")
-    (tmp_path / "summary.json").write_text('{"kind": "audit"}')
-    assert TextAudit.load(tmp_path) is None  # an audit of a table
+    (tmp_path / "summary.json").write_text('{"kind": "audit", "domain": "text"}')
+    with pytest.raises(EvenhandError, match="does not hold an audit"):
+        Audit.load(tmp_path)
     with pytest.raises(EvenhandError, match="Cannot read"):
-        TextAudit.load(tmp_path / "nowhere")
+        Audit.load(tmp_path / "nowhere")
 
 
-def test_a_corpus_in_memory_and_a_folder_that_goes_away(files: UserFiles, religion: TextAudit) -> None:
+def test_a_corpus_in_memory_and_a_folder_that_goes_away(files: UserFiles, religion: Audit) -> None:
     options = {name: files.options[name] for name in ("vectors", "model", "encoder")}
-    audit = audit_text(files.corpus, ["religion"], **options, **QUICK)
-    assert file_of(audit) == file_of(religion)
-    folder = audit.folder
-    del audit
+    found = audit(files.corpus, ["religion"], **options, **QUICK)
+    assert file_of(found) == file_of(religion)
+    folder = found.folder
+    del found
     gc.collect()
     assert not folder.exists()
 
@@ -269,7 +270,7 @@ def test_a_failed_audit_leaves_nothing_half_written(
         patch.setattr("evenhand.search.two_phase.TwoPhase.local_phase", fail)
         fails(old.folder)
         assert {path.name: path.read_bytes() for path in old.folder.iterdir()} == before
-    monkeypatch.setattr("evenhand.runs.text_audit.example_pairs", fail)
+    monkeypatch.setattr("evenhand.runs.audit.example_pairs", fail)
     fails(old.folder)
     fails(tmp_path / "new")
     assert [path.name for path in old.folder.iterdir()] == ["findings.parquet"]  # no old summary beside new findings

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from evenhand.errors import EvenhandError
-from evenhand.runs.measure import Measurement
-from evenhand.runs.text_audit import audit_text
-from evenhand.runs.text_measure import measure_text
+from evenhand.runs.audit import audit
+from evenhand.runs.measure import Measurement, measure
 from tests.worlds.text_files import CLASSES, UserFiles, write_user_files
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -21,32 +20,33 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> UserFiles:
 
 
 def run(files: UserFiles, protected: str = "religion", **settings: Any) -> Measurement:
-    return measure_text(files.data, protected, **(files.options | settings))
+    options = {name: value for name, value in files.options.items() if name != "encoder"}
+    return measure(files.data, protected, **(options | settings))
 
 
 def test_rates_are_those_that_an_audit_measures(files: UserFiles, tmp_path: Path) -> None:
-    audit = audit_text(files.data, "religion", **files.options, iterations=2, steps=2, out=tmp_path)
+    audited = audit(files.data, "religion", **files.options, iterations=2, steps=2, out=tmp_path)
     found = run(files, findings=tmp_path)
     [measured] = found.summary["measured"]
     rates = {rate["name"]: rate for rate in measured["populations"]}
-    for name, rate in audit.summary["data_rate"].items():
+    for name, rate in audited.summary["data_rate"].items():
         assert {key: rates[name][key] for key in rate} == rate
     again = found.summary["findings"]
-    assert (again["rate"], again["samples"]) == (1.0, len(audit.findings))
+    assert (again["rate"], again["samples"]) == (1.0, len(audited.findings))
 
 
 def test_the_direction_by_the_plain_way(files: UserFiles) -> None:
     """Counted again from the audit's world, variant by variant."""
-    from evenhand.runs.config import TextAuditConfig
-    from evenhand.runs.text_audit import load_setting
+    from evenhand.runs.subject import open_subject
+    from evenhand.runs.text_subject import TextSubject
     from evenhand.runs.text_world import still_world
 
-    config = TextAuditConfig.checked(dataset=files.data, protected=["religion"], **files.options)
-    setting = load_setting(config, None, lambda what, done, total: None)
+    setting = open_subject("audit", files.data, "religion", **files.options)
+    assert isinstance(setting, TextSubject)
     chosen = setting.mentions.choose(train=True, count=100, seed=0)
-    world = still_world(chosen, setting.mentions.words, setting.model, config, setting.device)
+    world = still_world(chosen, setting.mentions.words, setting.model, setting.settings, setting.device)
     seen: dict[str, list[bool]] = {}
-    favourable = setting.corpus.classes.index(CLASSES[0])
+    favourable = setting.data.classes.index(CLASSES[0])
     for number in range(len(chosen)):
         x = world.space.samples(np.array([[number]], dtype="int32"))
         begin, end = world.space.first_swap[number : number + 2].tolist()
@@ -74,7 +74,7 @@ def test_several_attributes_and_fewer_texts(files: UserFiles) -> None:
     found = run(files, "religion,gender", texts=3)
     assert [measured["protected"] for measured in found.summary["measured"]] == [["religion"], ["gender"]]
     assert all(rate["samples"] <= 3 for measured in found.summary["measured"] for rate in measured["populations"])
-    with pytest.raises(EvenhandError, match="at least one"):
+    with pytest.raises(EvenhandError, match="greater than or equal to 1"):
         run(files, texts=0)
     with pytest.raises(EvenhandError, match="religion"):
         run(files, "religon")

@@ -13,9 +13,9 @@ import torch
 from evenhand.errors import EvenhandError
 from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, RecurrentModel
 from evenhand.models.text.loading import load_text_model
-from evenhand.runs.repair import Repair
-from evenhand.runs.text_audit import audit_text
-from evenhand.runs.text_repair import TextWork, repair_text
+from evenhand.runs.audit import audit
+from evenhand.runs.repair import Repair, repair
+from evenhand.runs.text_repair import TextRepairWork
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import load_lexicon
 from evenhand.text.tokens import replace_tokens, tokenize
@@ -37,7 +37,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> UserFiles:
 
 def run(files: UserFiles, by: str, corpus: Corpus | None = None, **settings: Any) -> Repair:
     given = {name: files.options[name] for name in ("vectors", "model")}
-    return repair_text(corpus or files.corpus, "religion", by, method="boundary", **(given | QUICK | settings))
+    return repair(corpus or files.corpus, "religion", by, method="boundary", **(given | QUICK | settings))
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +71,10 @@ def test_the_file_is_a_model_that_can_be_audited(files: UserFiles, by: str, kind
     file = str(tmp_path / "repair" / "model.safetensors")
     assert type(load_text_model(files.corpus, None, file, files.vectors)) is kind
     options = {"vectors": files.options["vectors"], "model": file, "encoder": "none", "iterations": 2, "steps": 2}
-    audit = audit_text(files.corpus, "religion", **options)
+    found = audit(files.corpus, "religion", **options)
     if by != "pairing":
-        assert audit.summary["search"]["findings"]["total"] == 0
-        assert audit.summary["search"]["generated"]["total"] > 0
+        assert found.summary["search"]["findings"]["total"] == 0
+        assert found.summary["search"]["generated"]["total"] > 0
 
 
 @pytest.mark.parametrize("by", ["blind", "average"])
@@ -129,14 +129,14 @@ def test_the_report_hides_texts_until_asked_and_says_the_figures(repaired: Repai
 
 def test_texts_that_are_set_aside_teach_nothing(files: UserFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the material nor the findings to learn from hold a text that choices are made on."""
-    seen: list[TextWork] = []
-    judged = TextWork.judged
+    seen: list[TextRepairWork] = []
+    judged = TextRepairWork.judged
 
-    def spy(work: TextWork) -> Any:
+    def spy(work: TextRepairWork) -> Any:
         seen.append(work)
         return judged(work)
 
-    monkeypatch.setattr(TextWork, "judged", spy)
+    monkeypatch.setattr(TextRepairWork, "judged", spy)
     run(files, "augment", share=1.0)
     (work,) = seen
     aside = set(np.flatnonzero(work.aside).tolist())

@@ -16,8 +16,9 @@ from evenhand.data.schema import Schema
 from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.runs.audit import FINDINGS, audit
+from evenhand.runs.audit import audit
 from evenhand.runs.checkpoints import Checkpoints, News
+from evenhand.runs.summary import FINDINGS
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search
 from evenhand.search.seeds import choose_seeds

@@ -16,7 +16,7 @@ from evenhand.data.dataset import load_dataset
 from evenhand.errors import EvenhandError
 from evenhand.models.network import save_network
 from evenhand.search.search import Progress
-from evenhand.service.execute import Lines, in_words, perform
+from evenhand.service.execute import Lines, do_job, in_words
 from evenhand.service.jobs import Job
 from evenhand.service.telling import MOST_PAIRS, MOST_POINTS, ProgressTeller
 from tests.worlds.schemas import network_of
@@ -40,7 +40,7 @@ def doing(tmp_path: Path, schema_file: Path) -> Callable[..., tuple[Heard, Path]
         folder, own = tmp_path / "attempt", config.get("dataset") != "census"
         folder.mkdir(exist_ok=True)
         heard = Heard()
-        perform(
+        do_job(
             Job(
                 str(folder),
                 kind,

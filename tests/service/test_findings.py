@@ -19,7 +19,8 @@ from evenhand.runs.findings import FindingsWriter, findings_file, no_findings
 from evenhand.search.space import TableSpace
 from evenhand.service import findings as paging
 from evenhand.service import findings_index
-from evenhand.service.findings import Filters, Finding, FindingsIndex, Sort, index_path, write_index
+from evenhand.service.findings import Filters, Finding, FindingsIndex, Sort
+from evenhand.service.findings_index import index_path, write_index
 
 ROWS = 3000
 SPACE = TableSpace(load_schema("census"), ["race", "sex"], torch.device("cpu"))

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from evenhand.errors import EvenhandError
-from evenhand.runs.config import AuditConfig
-from evenhand.runs.table_repair import RepairConfig
 from evenhand.service.requests import AuditRequest, MeasureRequest, RepairRequest, request_of, title_of
+from evenhand.settings import AuditSettings, RepairSettings
 
 ID = "0123456789abcdef" * 2
 
@@ -59,10 +58,10 @@ def test_a_request_survives_the_database() -> None:
 def test_defaults_are_those_of_the_command_line() -> None:
     """A request that names the data alone asks for what `evenhand audit` and `evenhand repair` do."""
     for request, config in (
-        (AuditRequest(dataset="census"), AuditConfig(dataset="census", protected=["sex"])),
-        (RepairRequest(dataset="census"), RepairConfig(dataset="census", protected=["sex"])),
+        (AuditRequest(dataset="census"), AuditSettings(dataset="census", protected=["sex"])),
+        (RepairRequest(dataset="census"), RepairSettings(dataset="census", protected=["sex"])),
     ):
-        settings = request.settings()
+        settings = request.given()
         assert settings == {name: getattr(config, name) for name in settings}
 
 

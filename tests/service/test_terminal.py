@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from evenhand.errors import EvenhandError
-from evenhand.service import terminal, terminal_storage
-from evenhand.service.commands import Command, folder_of
+from evenhand.local_runs import held_run
+from evenhand.local_runs import storage as run_storage
+from evenhand.local_runs.stored_task import folder_of, stored_config, stored_task, title_of_task
+from evenhand.runs.tasks import Task
 from evenhand.service.findings import FindingsIndex
 from evenhand.service.jobs import figures_of
 from evenhand.service.requests import request_of
@@ -22,6 +24,7 @@ from evenhand.service.run_folder import attempt_folder, checkpoint_of, sweep
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.database import known_revisions, newest_revision, upgrade
 from evenhand.service.storage.tables import Run
+from evenhand.settings import TaskName
 from tests.worlds.service import lapse
 from tests.worlds.terminal import PATIENCE, SMALL, evenhand, findings_in, kept, only_run, started
 
@@ -37,16 +40,16 @@ def make():
 DIES = """
 import os, signal
 from evenhand.cli.main import main
-from evenhand.service import terminal
+from evenhand.local_runs import held_run
 
-told = terminal.TerminalRun.search
+told = held_run.HeldRun.search
 
 def search(run, progress):
     told(run, progress)
     if progress.phase == "local" and progress.done >= 20:
         os.kill(os.getpid(), signal.SIGKILL)
 
-terminal.TerminalRun.search = search
+held_run.HeldRun.search = search
 main()
 """
 WITHOUT = """
@@ -132,11 +135,12 @@ def test_a_run_is_listed_shown_and_deleted_with_its_files(here: Path, sqlite_ser
 
 def test_a_storage_that_is_up_to_date_is_opened_without_what_is_slow_to_import(here: Path, tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home", database=None)
-    assert terminal_storage._newest_version() == newest_revision()
-    terminal_storage.opened(settings).close()  # the first time, which makes the tables
+    assert run_storage._newest_version() == newest_revision()
+    run_storage.opened(settings).close()  # the first time, which makes the tables
     code = (
-        "import sys; from evenhand.service.settings import Settings; from evenhand.service import terminal_storage; "
-        "terminal_storage.opened(Settings()).runs.newest(); print('alembic' in sys.modules)"
+        "import sys; from evenhand.service.settings import Settings; "
+        "from evenhand.local_runs import storage as run_storage; "
+        "run_storage.opened(Settings()).runs.newest(); print('alembic' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=here)
     assert done.stdout.strip() == "False"
@@ -185,14 +189,14 @@ def test_the_attempt_of_a_terminal_that_only_slept_is_not_swept_away(storage: Se
 
 
 def test_a_run_cannot_be_taken_up_while_somebody_does_it(storage: Service) -> None:
-    claim = terminal.begin(storage, Command("audit", "census", ["sex"], None, {}))
+    claim = held_run.begin(storage, Task("audit", "census", ["sex"], None, {}))
     with pytest.raises(EvenhandError, match=r"is being done already, by .*, process \d+"):
         evenhand("runs", "resume", claim.run)
     assert storage.runs.beat(claim) is False
 
 
 def test_only_one_of_many_takes_a_run_up(storage: Service) -> None:
-    claim = terminal.begin(storage, Command("audit", "census", ["sex"], None, {}))
+    claim = held_run.begin(storage, Task("audit", "census", ["sex"], None, {}))
     lapse(storage, claim.run)
     start, won, lost = threading.Barrier(6), list[int](), list[str]()
 
@@ -221,8 +225,8 @@ def own_run(here: Path, sqlite_service: Service) -> Run:
     """An audit of a model of one's own, whose process has died."""
     (here / "own_network.py").write_text(OWN)
     settings = {"seeds": 10, "steps": 5, "iterations": 2, "inputs": "codes", "accept_poor_model": True}
-    command = Command("audit", "census", ["sex"], "own_network:make", settings)
-    claim = terminal.begin(sqlite_service, command)
+    command = Task("audit", "census", ["sex"], "own_network:make", settings)
+    claim = held_run.begin(sqlite_service, command)
     lapse(sqlite_service, claim.run)
     return sqlite_service.runs.get(claim.run)
 
@@ -253,16 +257,16 @@ def test_what_a_run_needs_and_is_gone_is_said_and_the_run_stays(
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (Command("audit", "census", ["sex"], "net.safetensors", {}), "net.safetensors, is not there"),
-        (Command("audit", "people.toml", ["sex"], "my:net", {}), "people.toml, are not there"),
-        (Command("audit", "census", ["sex"], "https://a.example/x?key=1", {}), "may hold a key"),
+        (Task("audit", "census", ["sex"], "net.safetensors", {}), "net.safetensors, is not there"),
+        (Task("audit", "people.toml", ["sex"], "my:net", {}), "people.toml, are not there"),
+        (Task("audit", "census", ["sex"], "https://a.example/x?key=1", {}), "may hold a key"),
     ],
     ids=["model", "data", "key"],
 )
-def test_what_is_gone_is_said(here: Path, command: Command, words: str) -> None:
+def test_what_is_gone_is_said(here: Path, command: Task, words: str) -> None:
     with pytest.raises(EvenhandError, match=words):
-        folder_of(command.config())
-    assert "key=1" not in json.dumps(command.config()) + command.title
+        folder_of(stored_config(command))
+    assert "key=1" not in json.dumps(stored_config(command)) + title_of_task(command)
 
 
 @pytest.mark.parametrize(
@@ -278,16 +282,16 @@ def test_what_is_gone_is_said(here: Path, command: Command, words: str) -> None:
     ids=["audit", "settings", "chunks", "measure", "findings", "repair"],
 )
 def test_a_configuration_is_the_services_where_it_can_be_and_makes_the_command_again(
-    kind: str, options: dict[str, Any], plain: bool
+    kind: TaskName, options: dict[str, Any], plain: bool
 ) -> None:
-    command = Command(kind, "census", ["sex"], None, options)
-    config = json.loads(json.dumps(command.config()))
+    command = Task(kind, "census", ["sex"], None, options)
+    config = json.loads(json.dumps(stored_config(command)))
     assert ("terminal" in config) is not plain
-    again = Command.of_run(kind, config)
+    again = stored_task(kind, config)
     assert (again.data, again.protected, again.model) == ("census", ["sex"], None)
     given = {name: str(value) if isinstance(value, Path) else value for name, value in options.items()}
     left_out = {"device": "auto", "settings": {}}  # what is usual need not be said again
-    assert {name: again.options.get(name, left_out.get(name)) for name in given} == given
+    assert {name: again.given.get(name, left_out.get(name)) for name in given} == given
 
 
 # Where it cannot be kept.
@@ -332,7 +336,7 @@ def test_a_full_disk_is_said_and_nothing_is_left(
     def full(folder: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
 
-    monkeypatch.setattr("evenhand.service.execute.flush", full)
+    monkeypatch.setattr("evenhand.service.jobs.flush", full)
     with pytest.raises(EvenhandError, match=r"No space left on device.*--out DIR"):
         evenhand(*SMALL)
     run = only_run(sqlite_service)

@@ -11,9 +11,10 @@ from typer.testing import CliRunner
 
 from evenhand.cli.main import app
 from evenhand.errors import EvenhandError
+from evenhand.local_runs import held_run, interrupts
 from evenhand.runs import audit as audits
-from evenhand.service import execute, interrupts, terminal
-from evenhand.service.commands import Command
+from evenhand.runs.tasks import Task
+from evenhand.service import jobs
 from evenhand.service.run_folder import attempt_folder, checkpoint_of
 from evenhand.service.settings import Service
 from evenhand.service.storage.runs import Runs
@@ -29,16 +30,16 @@ WAITS = """
 import signal
 import sys
 import threading
-from evenhand.cli import repair
+from evenhand.cli import tasks
 from evenhand.cli.main import main
 
 assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
 
-def work(command, place, on_step, downloads):
+def work(task, listener, out, **more):
     print("at work", flush=True)
     threading.Event().wait()
 
-repair._repaired = work
+tasks.perform = work
 main()
 """
 
@@ -99,7 +100,7 @@ def control_c() -> None:
 
 @pytest.mark.parametrize(
     ("place", "name"),
-    [(audits, "audit"), (execute, "flush"), (terminal, "publish"), (terminal, "drop")],
+    [(audits, "audit"), (jobs, "flush"), (held_run, "publish"), (held_run, "drop")],
     ids=["audited", "flushed", "published", "dropped"],
 )
 def test_control_c_after_an_audit_keeps_it_and_begins_no_other(
@@ -151,7 +152,7 @@ def test_a_second_control_c_does_not_stop_the_run_from_being_ended(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(audits, "audit", interrupted)
-    then(terminal, "put_by", control_c, monkeypatch)
+    then(held_run, "put_by", control_c, monkeypatch)
     evenhand(*SMALL, code=130)
     run = only_run(storage)
     assert run is not None
@@ -204,7 +205,7 @@ def test_a_result_that_the_database_refuses_is_said_at_once(storage: Service, mo
 
 
 def test_a_cancelled_run_of_a_dead_terminal_leaves_only_its_checkpoint(here: Path, sqlite_service: Service) -> None:
-    claim = terminal.begin(sqlite_service, Command("audit", "census", ["sex"], None, {}))
+    claim = held_run.begin(sqlite_service, Task("audit", "census", ["sex"], None, {}))
     attempt = attempt_folder(sqlite_service.home, claim)
     (attempt / "findings.parquet").write_text("half of it")
     checkpoint_of(attempt).mkdir()

@@ -17,13 +17,16 @@ from evenhand.data.schema import Schema
 from evenhand.methods.registry import make_method
 from evenhand.models.classifier import Classifier
 from evenhand.models.network import FeedForward
-from evenhand.runs.audit import search_of
+from evenhand.runs.audit import limits_of
 from evenhand.runs.checkpoints import Checkpoints, News, keeper_for
-from evenhand.runs.config import AuditConfig
 from evenhand.runs.findings import FindingsWriter, findings_file
+from evenhand.runs.table_subject import TableSubject, TableWorld
+from evenhand.runs.tried_model import TriedModel
 from evenhand.search.recorder import Findings
+from evenhand.search.search import Search
 from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
+from evenhand.settings import AuditSettings
 from tests.worlds.schemas import dataset_of, network_of, schema_of
 
 DOMAINS = [(0, 9), (0, 1), (-2, 6), (0, 4), (1, 8)]
@@ -60,7 +63,7 @@ class World:
         self.checkpoints = folder / "checkpoint"
 
     def search(self, checkpoints: Checkpoints | None = None, **changes: Any) -> Done:
-        config = AuditConfig.checked(dataset="world", protected=self.protected, **self.settings | changes)
+        config = AuditSettings.checked(dataset="world", protected=self.protected, **self.settings | changes)
         space, model = (
             TableSpace(self.data.schema, self.protected),
             Classifier(self.model, chunk_rows=config.chunk_rows),
@@ -73,10 +76,14 @@ class World:
                 writer.write(findings)
                 self.told.append(findings)
 
-            keeper = keeper_for(checkpoints, method, config, self.data, rows, model, space.unread)
-            search = search_of(
-                config, model, space, method, sink, lambda progress: None, lambda: False, keeper, writer.write
-            )
+            tried = TriedModel(model, "world", {}, {}, {}, [])
+            subject = TableSubject(self.data, config, tried, self.protected)
+            world = TableWorld(space, model, self.data.codes[rows], rows)
+            keeper = keeper_for(checkpoints, method, config, model.device, subject.fingerprint(world))
+            search = Search(
+                model, space, method, seed=config.seed, limits=limits_of(config), sink=sink, keeper=keeper,
+                replay=writer.write,
+            )  # fmt: skip
             result = search.run(self.data.codes[rows], rows)
         counted = asdict(result.counts) | {"stopped": result.stopped, "notes": result.notes}
         return Done(path.read_bytes(), counted, model.rows, result.taken_up)

@@ -15,8 +15,8 @@ from fastapi.testclient import TestClient
 
 from evenhand.files import read_json
 from evenhand.runs.audit import audit
-from evenhand.runs.measure import measure_table
-from evenhand.runs.table_repair import repair_table
+from evenhand.runs.measure import measure
+from evenhand.runs.repair import repair
 from evenhand.service.api.app import create_app
 from evenhand.service.jobs import figures_of
 from evenhand.service.settings import Service
@@ -112,10 +112,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folders of an audit, a repair and a measurement that were really made."""
     folder = tmp_path_factory.mktemp("results")
     audit("census", ["sex"], out=folder / "audit", seeds=40, steps=30, iterations=3, seed=1)
-    repair_table(
-        "census", ["sex"], "average", out=folder / "repair", seeds=10, steps=5, half_width=0.05, epochs=1, repeats=1
-    )
-    measure_table("census", ["sex", "race"], out=folder / "measure", half_width=0.1)
+    repair("census", ["sex"], "average", out=folder / "repair", seeds=10, steps=5, half_width=0.05, epochs=1, repeats=1)
+    measure("census", ["sex", "race"], out=folder / "measure", half_width=0.1)
     return {kind: folder / kind for kind in ("audit", "repair", "measure")}
 
 

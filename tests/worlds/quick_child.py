@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evenhand.errors import EvenhandError
+from evenhand.files import flush
 from evenhand.service import execute
 from evenhand.service.jobs import Job
 from evenhand.service.telling import Tell
@@ -62,7 +63,8 @@ def work(job: Job, tell: Tell) -> dict[str, Any]:
             if stopped:
                 break
     (folder / "summary.json").write_text(f"{seed}\n")
-    execute.flush(folder)
+    for path in (*folder.iterdir(), folder):
+        flush(path)
     return {"findings": steps, "stopped": "interrupted" if stopped else "completed", "files": {}}
 
 

@@ -14,8 +14,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.models.network import FeedForward
 from evenhand.repairs.table_training import CrossEntropy, Material, Recipe, fit
-from evenhand.runs.repair import Repair
-from evenhand.runs.table_repair import repair_table
+from evenhand.runs.repair import Repair, repair
 from evenhand.search.recorder import Findings
 from evenhand.search.space import TableSpace
 from tests.worlds.schemas import schema_of
@@ -65,7 +64,7 @@ def network() -> FeedForward:
 
 def repaired(by: str, data: Dataset | None = None, out: Path | None = None, **settings: Any) -> Repair:
     """That network repaired, in little time."""
-    return repair_table(data or table(), "a0", by, model=network(), out=out, **QUICK | settings)
+    return repair(data or table(), "a0", by, model=network(), out=out, **QUICK | settings)
 
 
 def row_of(summary: dict[str, Any], name: str) -> dict[str, Any]:

@@ -43,13 +43,13 @@ def warned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     repair = {**SMALL, "half_width": 0.1}
     return {
         "not tested": made("none", evenhand.audit, "sex", model=unread),
-        "not measured": made("nothing", evenhand.measure_table, "sex", model=unread, half_width=0.1),
+        "not measured": made("nothing", evenhand.measure, "sex", model=unread, half_width=0.1),
         "partly": made("partly", evenhand.audit, ["sex", "noise"], model=partly, **SMALL),
-        "partly measured": made("some", evenhand.measure_table, ["sex", "noise"], model=partly, half_width=0.1),
-        "partly repaired": made("repaired", evenhand.repair_table, ["sex", "noise"], "average", model=partly, **repair),
+        "partly measured": made("some", evenhand.measure, ["sex", "noise"], model=partly, half_width=0.1),
+        "partly repaired": made("repaired", evenhand.repair, ["sex", "noise"], "average", model=partly, **repair),
         "poor": made("poor", evenhand.audit, "sex", model=poor, accept_poor_model=True, **SMALL),
         "within": made("near", evenhand.audit, "age", model=partly, within={"age": 10}, **SMALL),
         "within repaired": made(
-            "mended", evenhand.repair_table, "age", "average", model=partly, within={"age": 10}, **repair
+            "mended", evenhand.repair, "age", "average", model=partly, within={"age": 10}, **repair
         ),
     }

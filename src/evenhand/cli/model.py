@@ -40,24 +40,24 @@ def model(
     from evenhand.models.devices import choose_device
     from evenhand.models.trial import conformance
     from evenhand.report.sentences import agreement_text, inputs_text, unread_text
-    from evenhand.runs.subject import subject_of
+    from evenhand.runs.tried_model import try_model
 
     dataset = load_dataset(data)
-    subject = subject_of(
+    tried_model = try_model(
         dataset, model, dataset.schema.protected, choose_device("cpu"), output=output or "auto", inputs=inputs,
         threshold=threshold, accept_poor_model=accept_poor_model,
     )  # fmt: skip
-    tried = conformance(subject.classifier.module, dataset, output=subject.classifier.output)
+    tried = conformance(tried_model.classifier.module, dataset, output=tried_model.classifier.output)
     method = chosen_method(AUTO, tried.why_not)
     content: dict[str, Any] = {
-        "model": subject.name,
-        "warnings": subject.warnings,
+        "model": tried_model.name,
+        "warnings": tried_model.warnings,
         "data": dataset.name,
         "output": tried.classifier.output,
         "offers": ["scores", "gradients"] if tried.gradients else ["scores"],
         "no_gradients": tried.why_not or None,
         "method": method,
-        **subject.facts(),
+        **tried_model.facts(),
         "met": tried.met,
     }
     if as_json:
@@ -65,11 +65,11 @@ def model(
         return
     from rich.console import Console
 
-    facts = [("warning", warning) for warning in subject.warnings]
-    facts += [("model", subject.name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]
+    facts = [("warning", warning) for warning in tried_model.warnings]
+    facts += [("model", tried_model.name), ("data", f"{dataset.name}, {len(dataset.codes):,} rows")]
     facts += [("met" if number == 0 else "", words) for number, words in enumerate(tried.met)]
-    facts += [("reads", inputs_text(subject.facts()))]
-    facts += [("does not read", unread_text(subject.unread))] if subject.unread else []
-    facts += [("accuracy on data", agreement_text(subject.agreement)), ("offers", ", ".join(content["offers"]))]
+    facts += [("reads", inputs_text(tried_model.facts()))]
+    facts += [("does not read", unread_text(tried_model.unread))] if tried_model.unread else []
+    facts += [("accuracy on data", agreement_text(tried_model.agreement)), ("offers", ", ".join(content["offers"]))]
     facts += [("no gradients", tried.why_not)] if tried.why_not else []
     print_facts(Console(highlight=False), [*facts, ("method", f"{method}: {METHODS[method].about}")])

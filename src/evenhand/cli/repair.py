@@ -1,106 +1,26 @@
 """`evenhand repair`: a model whose labels depend less on protected attributes, and what that costs."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
 import typer
 
-from evenhand.cli import text as text_options
-from evenhand.cli.audit import one_data
 from evenhand.cli.folders import free_folder
-from evenhand.cli.kept import Done, KeptOut, Place, both, is_kept, names_in, place_for
-from evenhand.cli.options import (
-    AcceptPoorModel,
-    AnyData,
-    DataOption,
-    Inputs,
-    Json,
-    Model,
-    Output,
-    Protected,
-    Quiet,
-    Seed,
-    Threshold,
-    Within,
-    sizes_in,
-)
-from evenhand.cli.progress import DownloadDisplay, StepDisplay
-from evenhand.errors import EvenhandError
-
-if TYPE_CHECKING:
-    from evenhand.service.commands import Command
+from evenhand.cli.options import AnyData, DataOption, Json, Quiet
+from evenhand.cli.settings_options import takes_settings
+from evenhand.cli.tasks import RunOut, TaskResult, do_task, is_storage_usable, one_data, place_for, task_of
 
 UNMET = 1  # the exit code where no repair keeps to --choose
 
 
+@takes_settings("repair")
 def repair(
+    given: dict[str, Any],
     data: AnyData = None,
     data_option: DataOption = None,
-    protected: Protected = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="augment, certified, pairing, average, blind; several with commas between; or all.",
-            show_default="blind; average for a model that cannot be trained again; pairing for texts",
-        ),
-    ] = None,
-    model: Model = None,
-    inputs: Inputs = None,
-    threshold: Threshold = None,
-    accept_poor_model: AcceptPoorModel = False,
-    within: Within = None,
-    share: Annotated[float, typer.Option(help="augment: the share of the findings to learn from.")] = 0.05,
-    vote: Annotated[
-        str | None,
-        typer.Option(
-            help="augment: who labels findings; models (retrained ones) or own (the model itself).",
-            show_default="models; own for texts",
-        ),
-    ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(help="Networks trained for each repair; the best is kept.", show_default="5; 1 for texts"),
-    ] = None,
-    strength: Annotated[
-        float | None, typer.Option(help="pairing, certified: the weight of the penalty.", show_default="by repair")
-    ] = None,
-    output: Output = None,
-    choose: Annotated[
-        str | None,
-        typer.Option(
-            help="Keep the repair with the lowest rate among those with, say, accuracy_loss<=0.005. rate is that of "
-            "`evenhand measure` over the whole domain, impossible samples left out (texts: over training texts set "
-            "aside), the upper end of its interval."
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(help="How findings are searched.", show_default="adf; probe without gradients; adf-asc for texts"),
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Rows to start searches from.", show_default="1000; 300 for texts")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Local steps of searches.", show_default="1000; 100 for texts")
-    ] = None,
-    epochs: Annotated[
-        int | None, typer.Option(help="Tables: passes over the training rows.", show_default="20")
-    ] = None,
-    half_width: Annotated[
-        float | None, typer.Option(help="Tables: precision of the rates.", show_default="0.001")
-    ] = None,
-    confidence: Annotated[float, typer.Option(help="Of all intervals.")] = 0.95,
-    network: text_options.Network = None,
-    lexicon: text_options.LexiconName = None,
-    text: text_options.Text = None,
-    label: text_options.Label = None,
-    split: text_options.Split = None,
-    vectors: text_options.Vectors = None,
-    seed: Seed = 0,
-    out: KeptOut = None,
+    out: RunOut = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -119,68 +39,19 @@ def repair(
 
       evenhand repair wiki -p religion --network lstm --by pairing
     """
-    from evenhand.measures.sampling import check_confidence
-    from evenhand.runs.text_audit import is_text
-    from evenhand.service.commands import Command
-
-    data = one_data(data, data_option)
-    check_confidence(confidence)
-    settings: dict[str, Any] = {
-        "share": share, "vote": vote, "repeats": repeats, "strength": strength, "choose": choose,
-        "method": method, "output": output, "seeds": seeds, "steps": steps, "epochs": epochs, "half_width": half_width,
-        "confidence": confidence, "seed": seed, "inputs": inputs, "threshold": threshold,
-        "accept_poor_model": accept_poor_model or None,
-        "within": None if within is None else sizes_in("--within", within),
-    }  # fmt: skip
-    for_texts = {
-        "network": network, "lexicon": lexicon, "text": text, "label": label, "split": split, "vectors": vectors,
-    }  # fmt: skip
-    texts = is_text(data, text)
-    if texts:
-        for_tables = ("vote", "epochs", "half_width", "output", "inputs", "threshold", "accept_poor_model", "within")
-        _check_texts({name: settings[name] for name in for_tables})
-    else:
-        text_options.check_table(data, for_texts)
-    if texts and protected is None:
-        raise EvenhandError("Say which words are protected: --protected with an attribute of the lexicon.")
-    given = {name: value for name, value in (settings | (for_texts if texts else {})).items() if value is not None}
-    if by is not None or texts:
-        given["by"] = names_in("pairing" if by is None else by)
-    command = Command("repair", data, names_in(protected), model, given, texts)
-    kept = is_kept(out, quiet)
-    folder = (
-        None if kept else out or free_folder("-".join([Path(data).stem, *(protected or "all").split(","), "repair"]))
-    )
-    with saying_that_nothing_is_kept(), place_for(command, kept, folder) as place:
-        repaired = do_repair(command, place, quiet)
+    task = task_of("repair", one_data(data, data_option), given)
+    in_storage = is_storage_usable(out, quiet)
+    folder = None if in_storage else out or free_folder(f"repair-{Path(task.data).stem}")
+    with saying_that_nothing_is_kept(), place_for(task, in_storage, folder) as place:
+        repaired = do_task(task, place, quiet)
     tell(repaired, quiet, as_json)
 
 
-def do_repair(command: "Command", place: Place, quiet: bool) -> Done:
-    """One repair."""
-    with StepDisplay(f"{Path(command.data).stem}, repair", quiet=quiet) as display, DownloadDisplay(quiet) as downloads:
-        summary = _repaired(command, place, both(display, place.step), downloads)
-    return Done(place.run, place.keep(summary, command.texts), summary)
-
-
-def _repaired(
-    command: "Command", place: Place, on_step: Callable[..., None], downloads: DownloadDisplay
-) -> dict[str, Any]:
-    options = command.options | {"model": command.model, "out": place.folder, "on_step": on_step}
-    if command.texts:
-        from evenhand.runs.text_repair import repair_text
-
-        return repair_text(command.data, command.protected, on_download=downloads, **options).summary
-    from evenhand.runs.table_repair import repair_table
-
-    return repair_table(command.data, command.protected, **options).summary
-
-
-def tell(repaired: Done, quiet: bool, as_json: bool) -> None:
+def tell(repaired: TaskResult, quiet: bool, as_json: bool) -> None:
     """What the command prints, and the code that it ends with."""
     summary = repaired.summary
     if as_json:
-        typer.echo(json.dumps(repaired.card(), indent=2, ensure_ascii=False))
+        repaired.print_json()
     elif not quiet:
         _print(summary, repaired.files)
         repaired.print_run()
@@ -200,12 +71,6 @@ def saying_that_nothing_is_kept(is_repair: bool = True) -> Iterator[None]:
             raise
         typer.echo("stopped; nothing was written", err=True)
         raise typer.Exit(130) from None
-
-
-def _check_texts(for_tables: dict[str, Any]) -> None:
-    for name, value in for_tables.items():
-        if value is not None:
-            raise EvenhandError(f"--{name.replace('_', '-')} is for tables. Leave it out for texts.")
 
 
 def _print(summary: dict[str, Any], folder: Path) -> None:

@@ -21,9 +21,8 @@ def report(
 
       evenhand report 3f2a91bc
     """
-    from evenhand.runs.audit import REPORT, Audit
-    from evenhand.runs.text_audit import TextAudit
+    from evenhand.runs.audit import Audit
+    from evenhand.runs.summary import REPORT
 
     folder = results_of(folder)
-    audit = TextAudit.load(folder) or Audit.load(folder)
-    typer.echo(audit.report(out or folder / REPORT))
+    typer.echo(Audit.load(folder).report(out or folder / REPORT))

@@ -18,7 +18,7 @@ def settings_words(kind: str, config: dict[str, Any]) -> str:
     """What was asked for, a line for each setting that is not the usual one."""
     from evenhand.service.requests import REQUESTS
 
-    fields = REQUESTS[kind].model_fields if kind in REQUESTS else {}
+    fields = REQUESTS[kind]["table"].model_fields if kind in REQUESTS else {}
     usual = {name: field.default for name, field in fields.items()}
     asked = {name: value for name, value in config.items() if name != OF_TERMINAL and value != usual.get(name)}
     return _lines(asked)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.accounts import confirm
-from evenhand.cli.going_on import go_on
 from evenhand.cli.looking import check_storage_exists, holds_nothing, run_named
 from evenhand.cli.options import Json
 from evenhand.cli.printing import print_facts
+from evenhand.cli.resume import resume_here
 from evenhand.cli.run_facts import event_words, result_words, settings_words
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
 from evenhand.errors import unknown_name
@@ -99,7 +99,7 @@ def resume_run(run: RunId, home: HomeFolder = None, database: DatabaseUrl = None
     with _there(home, database) as service:
         found = run_named(service, run)
         if found.place == "terminal":
-            go_on(service, found, as_json)
+            resume_here(service, found, as_json)
             return
         changed = service.runs.resume(found.id, check=_holding(service))
     _print_json(_card(changed)) if as_json else typer.echo(f"{changed.id} waits for a worker.")

@@ -6,35 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli import text as text_options
-from evenhand.cli.audit import one_data
-from evenhand.cli.options import AnyData, DataOption, Device, Json, Quiet
+from evenhand.cli.options import AnyData, DataOption, Json, Quiet
 from evenhand.cli.printing import print_json
 from evenhand.cli.progress import DownloadDisplay
-from evenhand.errors import EvenhandError, unknown_name
+from evenhand.cli.settings_options import takes_settings
+from evenhand.cli.tasks import kind_of_data, one_data
+from evenhand.errors import unknown_name
+from evenhand.settings import SETTINGS, TextTrainSettings, TrainSettings
 
 if TYPE_CHECKING:
     from evenhand.models.training import Epoch
 
 
+@takes_settings("train")
 def train(
+    given: dict[str, Any],
     data: AnyData = None,
     data_option: DataOption = None,
-    network: text_options.Network = None,
-    text: text_options.Text = None,
-    label: text_options.Label = None,
-    split: text_options.Split = None,
-    vectors: text_options.Vectors = None,
-    seed: Annotated[int, typer.Option(help="Decides the first weights and the order of rows.")] = 0,
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, help="Passes over the training rows (tables: at most).", show_default="100; 8 for texts"),
-    ] = None,
-    patience: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tables: stop after so many epochs without improvement.", show_default="10"),
-    ] = None,
-    device: Device = "auto",
     out: Annotated[
         Path | None,
         typer.Option(
@@ -52,26 +40,17 @@ def train(
 
     Texts:    evenhand train wiki --network gru --out nets/wiki-gru
     """
-    from evenhand.runs.text_audit import is_text
-
     data = one_data(data, data_option)
-    for_texts = {"network": network, "text": text, "label": label, "split": split, "vectors": vectors}
-    if is_text(data, text):
-        if patience is not None:
-            raise EvenhandError("--patience is for tables; a network for texts is trained for all its epochs.")
-        description, files = _train_on_texts(data, seed, epochs, device, out, quiet or as_json, **for_texts)
-    else:
-        text_options.check_table(data, for_texts)
-        description, files = _train_on_table(data, seed, epochs, patience, device, out, quiet or as_json)
+    domain = kind_of_data("train", data, given)
+    settings: Any = SETTINGS["train"][domain].checked(dataset=data, **given)
+    description, files = (_train_on_texts if domain == "text" else _train_on_table)(settings, out, quiet or as_json)
     if as_json:
         print_json(description)
     elif not quiet:
         (_print_quality if "quality" in description else _print_accuracy)(description, files)
 
 
-def _train_on_table(
-    data: str, seed: int, epochs: int | None, patience: int | None, device: str, out: Path | None, quiet: bool
-) -> tuple[dict[str, Any], str]:
+def _train_on_table(settings: TrainSettings, out: Path | None, quiet: bool) -> tuple[dict[str, Any], str]:
     """The network's description and the names of its files."""
     from evenhand.data.dataset import load_dataset
     from evenhand.files import writable_folder
@@ -80,14 +59,14 @@ def _train_on_table(
     from evenhand.models.training import TrainingConfig
     from evenhand.models.training import train as train_network
 
-    dataset = load_dataset(data)
+    dataset = load_dataset(settings.dataset)
     path = out or Path("evenhand-out") / dataset.name
     files = ", ".join(map(str, network_files(path)))
     writable_folder(path.parent)
-    given = {name: value for name, value in (("epochs", epochs), ("patience", patience)) if value is not None}
-    config = TrainingConfig(**given, seed=seed)
+    config = TrainingConfig(**settings.model_dump(include={"epochs", "patience", "seed"}, exclude_none=True))
     on_epoch = (lambda epoch: None) if quiet else _say_epoch
-    network, description = train_network(dataset, config, choose_device(device), on_epoch, data_argument=data)
+    device = choose_device(settings.device)
+    network, description = train_network(dataset, config, device, on_epoch, data_argument=settings.dataset)
     save_network(network, description, path)
     return description, files
 
@@ -112,43 +91,34 @@ def _print_accuracy(description: dict[str, Any], files: str) -> None:
     typer.echo(f"written   {files}")
 
 
-def _train_on_texts(
-    data: str,
-    seed: int,
-    epochs: int | None,
-    device: str,
-    out: Path | None,
-    quiet: bool,
-    *,
-    network: str | None,
-    text: str | None,
-    label: str | None,
-    split: str | None,
-    vectors: str | None,
-) -> tuple[dict[str, Any], str]:
+def _train_on_texts(settings: TextTrainSettings, out: Path | None, quiet: bool) -> tuple[dict[str, Any], str]:
     """The network's description and the names of its files."""
     from evenhand.files import writable_folder
     from evenhand.models.devices import choose_device
     from evenhand.models.network import network_files
+    from evenhand.models.text.loading import DEFAULT_CELL
     from evenhand.models.text.recurrent import CELLS, save_recurrent
     from evenhand.models.text.training import TextTrainingConfig, train_recurrent
     from evenhand.text.corpus import load_corpus
     from evenhand.text.vectors import load_vectors
 
-    cell = network or "lstm"
+    cell = settings.network or DEFAULT_CELL
     if cell not in CELLS:
         raise unknown_name("network", cell, CELLS)
-    where = choose_device(device)
+    where = choose_device(settings.device)
     with DownloadDisplay(quiet) as downloads:
         corpus = load_corpus(
-            data, text, label, split=split, on_progress=lambda done, total: downloads("corpus", done, total)
+            settings.dataset, settings.text, settings.label, split=settings.split,
+            on_progress=lambda done, total: downloads("corpus", done, total),
+        )  # fmt: skip
+        words = load_vectors(
+            settings.vectors or "glove", on_progress=lambda done, total: downloads("word vectors", done, total)
         )
-        words = load_vectors(vectors or "glove", on_progress=lambda done, total: downloads("word vectors", done, total))
     path = out or Path("evenhand-out") / f"{corpus.name}-{cell}"
     writable_folder(path.parent)
-    config = TextTrainingConfig(seed=seed) if epochs is None else TextTrainingConfig(seed=seed, epochs=epochs)
-    columns = {"--text": text, "--label": label, "--split": split, "--vectors": vectors}
-    arguments = [data, *(word for name, value in columns.items() if value for word in (name, value))]
+    config = TextTrainingConfig(**settings.model_dump(include={"epochs", "seed"}, exclude_none=True))
+    columns = {f"--{name}": getattr(settings, name) for name in ("text", "label", "split", "vectors")}
+    arguments = [settings.dataset, *(word for name, value in columns.items() if value for word in (name, value))]
     shown = _EpochDisplay(config.epochs, quiet)
     trained, description = train_recurrent(corpus, words, cell, config, where, shown, arguments)  # type: ignore[arg-type]
     save_recurrent(trained, description, path)

@@ -27,7 +27,9 @@ from evenhand.models.classifier import Classifier
 from evenhand.models.devices import choose_device, one_thread
 from evenhand.report.statistics import Example
 from evenhand.report.words import percent
-from evenhand.runs.subject import as_dataset, names_of, subject_of
+from evenhand.runs.subject import names_of
+from evenhand.runs.table_subject import as_dataset
+from evenhand.runs.tried_model import try_model
 from evenhand.search.space import TableSpace
 
 SHOWN = 3
@@ -111,7 +113,7 @@ def run_check(
         )
     device = choose_device(settings.device)
     space = TableSpace(dataset.schema, protected, device)
-    subject = subject_of(
+    subject = try_model(
         dataset, model, protected, device, output=settings.output, chunk_rows=settings.chunk_rows,
         inputs=settings.inputs, threshold=settings.threshold, accept_poor_model=settings.accept_poor_model,
         seed=settings.seed,

@@ -7,13 +7,13 @@ from pydantic import BeforeValidator, Field, Strict
 from evenhand.choices import OutputForm
 from evenhand.gate.decision import Verdict
 from evenhand.methods.names import AUTO
-from evenhand.runs.config import Checked
+from evenhand.settings import CheckedSettings
 
 PopulationName = Literal["people", "uniform", "neighbourhood"]
 Undecided = Literal["fail", "pass"]
 
 
-class SearchBudget(Checked):
+class SearchBudget(CheckedSettings):
     """A small search, for witnesses where no rate above zero is allowed, and for pairs to show."""
 
     method: str = AUTO
@@ -28,7 +28,7 @@ def _budget(value: Any) -> Any:
     return (SearchBudget() if value else None) if isinstance(value, bool) else value
 
 
-class CheckSettings(Checked):
+class CheckSettings(CheckedSettings):
     """Everything that, with the data and the model, decides a check."""
 
     protected: list[str] | None = None  # None: those that the schema marks

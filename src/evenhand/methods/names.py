@@ -1,6 +1,7 @@
 """The names of the methods and what each is: what can be known of them without importing any."""
 
-AUTO = "auto"
+from evenhand.choices import AUTO as AUTO
+
 DEFAULT = "margin"
 ABOUT = {
     "margin": "our own: walks inside the margin that gradients predict",

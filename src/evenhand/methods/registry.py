@@ -14,7 +14,7 @@ from evenhand.methods.genetic import Genetic
 from evenhand.methods.label_only import LabelOnly
 from evenhand.methods.maft import MAFT
 from evenhand.methods.margin import Margin
-from evenhand.methods.names import ABOUT, AUTO, DEFAULT, TEXT_ABOUT
+from evenhand.methods.names import ABOUT, AUTO, DEFAULT, TEXT_ABOUT, TEXT_DEFAULT
 from evenhand.methods.probe import Probe
 from evenhand.methods.symbolic import SymbolicGeneration
 from evenhand.methods.text_adf import RandomPerturbation, TextADF
@@ -119,3 +119,10 @@ def chosen_method(name: str, why_not: str) -> str:
     if name != AUTO:
         return name
     return BLACK_BOX if why_not else DEFAULT
+
+
+def chosen_text_method(name: str, task: str = "audit") -> str:
+    """The method for texts that `auto` stands for: ours in audits, the paper's for the findings of a repair."""
+    if name != AUTO:
+        return name
+    return "adf-asc" if task == "repair" else TEXT_DEFAULT

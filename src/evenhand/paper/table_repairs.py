@@ -23,8 +23,8 @@ from evenhand.paper.table_searches import need_sg
 from evenhand.repairs.table import DEFAULT_STRENGTH, RepairedNetworks, Workshop
 from evenhand.repairs.table_training import Material, Recipe
 from evenhand.report.tables import Table
-from evenhand.runs.repair import search_all
-from evenhand.runs.table_repair import joined_findings
+from evenhand.runs.findings import no_findings
+from evenhand.runs.repair_rows import search_all
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits
 from evenhand.search.seeds import choose_seeds
@@ -95,7 +95,7 @@ def measure_table_repairs(row: TableRow, say: Say, interrupted: Interrupted, pla
         limits = Limits(steps=plan.steps, max_seconds=plan.sg_seconds if method == "sg" else None)
         seeds = choose_seeds(data, min(plan.seeds, TABLE_SEEDS.get(row.dataset, plan.seeds)), 0, train=train)
         found = search_all(model, space, make_method(method), data.codes[seeds], seeds, 0, limits)
-        return joined_findings(found, space)
+        return Findings.joined(found) if found else no_findings(len(space.sizes), len(space.protected))
 
     on_step = stopping(interrupted)
     workshop = Workshop(Material(data, space, module.widths, Recipe(epochs=plan.epochs)), model, plan.repeats, on_step)

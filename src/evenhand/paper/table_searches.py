@@ -21,8 +21,9 @@ from evenhand.models.loading import load_module
 from evenhand.paper.driver import MeasuredRow, OnDownload
 from evenhand.paper.figures import TABLE_AUDITS, TABLE_SEEDS, TableRow
 from evenhand.paper.processes import Interrupted, Say
-from evenhand.runs.compare import Outcome, run_method
+from evenhand.runs.compare import MethodOutcome, TableSpread, run_method
 from evenhand.runs.interrupt import Stopped
+from evenhand.runs.table_subject import TableWorld
 from evenhand.search.check import Checked
 from evenhand.search.method import Method
 from evenhand.search.recorder import Counts, Findings
@@ -56,16 +57,16 @@ class TableAuditRow(MeasuredRow):
     figures = TABLE_AUDITS
     row: TableRow
     seeds: int
-    paper_budget: dict[str, Outcome]  # adf, aequitas
-    equal_work: dict[str, Outcome]  # the same number of model rows
-    equal_time: dict[str, Outcome]  # sg, adf
+    paper_budget: dict[str, MethodOutcome]  # adf, aequitas
+    equal_work: dict[str, MethodOutcome]  # the same number of model rows
+    equal_time: dict[str, MethodOutcome]  # sg, adf
     global_findings: dict[str, int]
     starts: int  # findings of ADF's global phase
     local_findings: dict[str, float]  # per start and 1,000 samples; names ending in "few" from sg_starts starts only
     seconds_for_1000: dict[str, float | None]
     curves: dict[str, Curve]
-    margin: list[Outcome]  # one for each random seed
-    adf: list[Outcome]
+    margin: list[MethodOutcome]  # one for each random seed
+    adf: list[MethodOutcome]
 
     def mean(self, method: Literal["margin", "adf"], figure: str) -> float:
         """The mean of a figure over random seeds; infinite where the method found nothing to divide by."""
@@ -83,10 +84,11 @@ class _Ground:
     rows: NDArray[np.int64]
     interrupted: Interrupted
 
-    def run(self, name: str, limits: Limits, seed: int = 0, settings: dict[str, Any] | None = None) -> Outcome:
+    def run(self, name: str, limits: Limits, seed: int = 0, settings: dict[str, Any] | None = None) -> MethodOutcome:
         """One method on this pair."""
         outcome, _ = run_method(
-            self.model, self.space, self.data, self.rows, name, limits=limits, seed=seed, settings=settings,
+            TableWorld(self.space, self.model, self.data.codes[self.rows], self.rows), name,
+            make_method(name, settings), TableSpread(self.space, self.model), limits=limits, seed=seed,
             interrupted=self.interrupted,
         )  # fmt: skip
         if self.interrupted():
@@ -161,7 +163,7 @@ def measure_table_audit(row: TableRow, say: Say, interrupted: Interrupted, plan:
     return audit
 
 
-def _global(ground: _Ground, limits: Limits, adf: Outcome) -> dict[str, int]:
+def _global(ground: _Ground, limits: Limits, adf: MethodOutcome) -> dict[str, int]:
     """Findings of the global phase: random samples; seeds and as many samples of SG's global search; ADF's seeds."""
     only_global = {"local": False, "samples": len(ground.rows)}
     return {
@@ -171,7 +173,7 @@ def _global(ground: _Ground, limits: Limits, adf: Outcome) -> dict[str, int]:
     }
 
 
-def _thousand(ground: _Ground, limits: Limits, sg: Outcome) -> dict[str, float | None]:
+def _thousand(ground: _Ground, limits: Limits, sg: MethodOutcome) -> dict[str, float | None]:
     """Seconds for the first 1,000 findings; scaled where there are fewer, and for SG from its run in equal time."""
     enough = replace(limits, max_findings=1000)
     timed = {name: ground.run(name, enough).seconds_per_1000_findings for name in ("aequitas", "adf", "margin")}

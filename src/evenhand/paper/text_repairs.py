@@ -6,17 +6,18 @@ from statistics import mean
 from typing import Any
 
 from evenhand.models.devices import one_thread
-from evenhand.models.text.by_construction import RecurrentModel
 from evenhand.paper.columns import Column, mean_known, show, table, verdict
 from evenhand.paper.driver import MeasuredRow, Reproduction, Study
 from evenhand.paper.figures import MEAN_TEXT_REMOVED, TEXT_REPAIR_METHODS, TEXT_REPAIRS, TextRow
-from evenhand.paper.processes import Interrupted, Say, stopping
+from evenhand.paper.processes import Interrupted, Say
 from evenhand.paper.text_searches import DEAREST, LEXICON, builtin_corpus, download_all
 from evenhand.report.tables import Table
-from evenhand.runs.audit import Stages
-from evenhand.runs.text_audit import load_setting
+from evenhand.runs.interrupt import Stopped
+from evenhand.runs.subject import open_subject
+from evenhand.runs.summary import Stages
 from evenhand.runs.text_judge import TextJudge
-from evenhand.runs.text_repair import CPU, TextRepairConfig, TextWork
+from evenhand.runs.text_repair import CPU, text_repair_work
+from evenhand.runs.text_subject import TextSubject
 
 WAYS = ("augment", "certified", "pairing")
 SOURCE = "adf-asc"  # whose findings the paper learns from, and judges by
@@ -83,15 +84,20 @@ class TextRepairRow(MeasuredRow):
 def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan: TextRepairPlan) -> TextRepairRow:
     """Both repairs of the paper, and pairing, on one row."""
     name = "/".join(row)
-    config = TextRepairConfig(
-        dataset=row.corpus, protected=[row.protected], network=row.network, lexicon=LEXICON, by=list(WAYS),
+
+    def on_step(what: str, share: float) -> None:  # noqa: ARG001 - only the wish to stop matters
+        if interrupted():
+            raise Stopped
+
+    subject = open_subject(
+        "repair", builtin_corpus(row.corpus), row.protected,
+        network=row.network, lexicon=LEXICON, by=list(WAYS),
         method=SOURCE, seeds=plan.dearest_seeds if row.protected == DEAREST else plan.seeds, steps=plan.steps,
         training_steps=plan.training_steps, repeats=plan.repeats,
         texts=plan.texts, mentioning=plan.mentioning, validation_texts=plan.validation_texts,
     )  # fmt: skip
-    setting = load_setting(config.audit, builtin_corpus(row.corpus), lambda what, done, total: None)
-    assert isinstance(setting.model, RecurrentModel)
-    work = TextWork(config, setting, setting.model, Stages(), stopping(interrupted))
+    assert isinstance(subject, TextSubject)
+    work = text_repair_work(subject, Stages(), on_step)
     with one_thread(CPU):
         say(f"{name}: findings from held-out texts")
         judge = TextJudge(work, *work.search(train=False))
@@ -101,9 +107,9 @@ def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan:
             repairs[way] = _effect(judge, work.made(way))
         for method in TEXT_REPAIR_METHODS.get(row, ()):
             say(f"{name}: augment with the findings of {method}")
-            other = replace(work, config=config.model_copy(update={"method": method}))
+            other = replace(work, settings=work.settings.model_copy(update={"method": method}))
             repairs[f"augment {method}"] = _effect(judge, other.made("augment"))
-        before = _effect(judge, [setting.model])
+        before = _effect(judge, [work.original])
     return TextRepairRow(row, work.found, len(judge.findings), before, repairs)
 
 

@@ -22,13 +22,13 @@ from evenhand.models.text.loading import TextModel, load_text_model
 from evenhand.paper.driver import MeasuredRow, OnDownload
 from evenhand.paper.figures import TEXT_AUDITS, TextRow
 from evenhand.paper.processes import Interrupted, Say
-from evenhand.runs.config import TextAuditConfig
 from evenhand.runs.findings import no_findings
 from evenhand.runs.interrupt import Stopped
 from evenhand.runs.text_world import Mentions, TextSearchWorld, search_world
 from evenhand.search.recorder import PHASES, Counts, Findings
 from evenhand.search.search import Limits, Progress, Search
 from evenhand.search.text_space import SOURCE
+from evenhand.settings import TextAuditSettings
 from evenhand.text.corpus import Corpus, load_corpus
 from evenhand.text.lexicon import ProtectedWords, load_lexicon
 from evenhand.text.vectors import WordVectors, load_vectors
@@ -154,7 +154,7 @@ def measure_text_audit(
 ) -> TextAuditRow:
     """All tables' figures for one row."""
     ground = load(row)
-    config = TextAuditConfig(dataset=row.corpus, protected=[row.protected], lexicon=LEXICON)
+    config = TextAuditSettings(dataset=row.corpus, protected=[row.protected], lexicon=LEXICON)
     mentions = Mentions(ground.corpus, ground.words, ground.model.most_words)
     seeds = mentions.choose(True, plan.dearest_seeds if row.protected == DEAREST else plan.seeds, seed=0)
     if not len(seeds):

@@ -4,7 +4,11 @@ A state names the segments that belong to it, with their checksums; it is writte
 all of it is on the disk, so a process can be killed at any moment. Arrays and JSON only: nothing is ever unpickled.
 """
 
+import hashlib
+import io
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -16,27 +20,11 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 import evenhand
-from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
-from evenhand.files import writable_folder
-from evenhand.models.classifier import Classifier
-from evenhand.runs.checkpoint_files import (
-    SEGMENT,
-    STATE,
-    Arrays,
-    Torn,
-    compact,
-    digest,
-    ours,
-    read_arrays,
-    read_sealed,
-    remove_all_but,
-    write_arrays,
-    write_sealed,
-)
-from evenhand.runs.config import SearchConfig
+from evenhand.files import flush, writable_folder
 from evenhand.search.checkpoint import Place, State
 from evenhand.search.method import Method
 from evenhand.search.recorder import Findings, Fresh
@@ -45,13 +33,22 @@ SECONDS = 30.0
 REFUSED = "refused"  # a folder for what is set aside
 SPILL_BYTES = 64 << 20  # of what was seen, before it is written without waiting for a checkpoint
 FORMAT = 2
-TRIAL_ROWS = 32  # whose scores tell one model from another
 SAME_SCORE = 1e-3  # another size of chunks may change the last digits
 FREE = {"chunk_rows", "device"}  # settings that do not decide what is found
 TYPES: dict[str, Any] = {
     "sample": np.int32, "witness": np.int32, "label": np.int64, "witness_label": np.int64, "score": np.float32,
     "witness_score": np.float32, "phase": np.int8, "seed": np.int64, "step": np.int32,
 }  # fmt: skip
+
+
+Arrays = dict[str, NDArray[Any]]
+STATE, SEGMENT = "state.npz", "segment-{:06}.npz"
+OURS = re.compile(r"\.?(state|segment-\d+)\.npz(\.partial)?")
+DIGEST_BYTES = 20
+
+
+class TornFile(Exception):  # noqa: N818 - what is to be done about it is for the caller to say
+    """A file is not as it was written."""
 
 
 class CheckpointGone(EvenhandError):  # noqa: N818 - the news that another process has the run
@@ -101,35 +98,20 @@ def as_checkpoints(where: str | Path | Checkpoints | None) -> Checkpoints | None
 
 
 def keeper_for(
-    checkpoints: Checkpoints | None,
-    method: Method,
-    config: SearchConfig,
-    data: Dataset,
-    rows: NDArray[np.int64],
-    model: Classifier,
-    unread: list[int],
+    checkpoints: Checkpoints | None, method: Method, settings: BaseModel, device: torch.device, subject: dict[str, Any]
 ) -> "FolderKeeper | None":
-    """What keeps the checkpoints of an audit, if it has any."""
+    """What keeps the checkpoints of an audit, if it has any; `subject` is the fingerprint of what is audited."""
     if checkpoints is None or not method.resumable:
         return None
-    return FolderKeeper(checkpoints, fingerprint(config, data, rows, model) | {"unread": unread})
-
-
-def fingerprint(config: SearchConfig, data: Dataset, rows: NDArray[np.int64], model: Classifier) -> dict[str, Any]:
-    """All that decides how a search goes. A checkpoint of another search is no use."""
-    schema = data.schema.model_dump_json(include={"attributes", "label", "impossible"})
-    x = torch.tensor(data.clipped[rows[:TRIAL_ROWS]], dtype=torch.float32, device=model.device)
     found = {
         "format": FORMAT,
         "evenhand": evenhand.__version__,
         "torch": torch.__version__,
-        "device": model.device.type,
-        "settings": config.model_dump(exclude=FREE),
-        "schema": digest(schema.encode()),
-        "data": digest(rows.tobytes() + data.codes[rows].tobytes()),  # a search knows no others
-        "model": model.outputs(x).scores.double().cpu().tolist(),
+        "device": device.type,
+        "settings": settings.model_dump(exclude=FREE),
+        **subject,
     }
-    return dict(json.loads(json.dumps(found)))
+    return FolderKeeper(checkpoints, dict(json.loads(json.dumps(found))))
 
 
 class FolderKeeper:
@@ -230,7 +212,7 @@ class FolderKeeper:
         """The last state, after a look at all of its segments; what cannot be used is set aside."""
         try:
             state = self._whole()
-        except Torn as error:
+        except TornFile as error:
             self._set_aside(f"The checkpoint is not whole: {error}. The search starts from the beginning.")
             return None
         if self._made:
@@ -273,3 +255,96 @@ def _differences(saved: dict[str, Any], ours: dict[str, Any]) -> list[str]:
     scores, own_scores = np.array(saved["model"]), np.array(ours["model"])
     same = scores.shape == own_scores.shape and np.allclose(scores, own_scores, rtol=0, atol=SAME_SCORE, equal_nan=True)
     return names if same else [*names, "model"]
+
+
+def write_arrays(path: Path, arrays: Arrays) -> str:
+    """Write arrays to a file; returns its checksum."""
+    content = _packed(arrays)
+    _write(path, content)
+    return digest(content)
+
+
+def read_arrays(path: Path, checksum: str) -> Arrays:
+    """Arrays from a file that has this checksum."""
+    return _unpacked(_read(path), lambda content: digest(content) == checksum, path.name)
+
+
+def write_sealed(path: Path, arrays: Arrays) -> None:
+    """Write arrays to a file that begins with the checksum of the rest."""
+    content = _packed(arrays)
+    _write(path, _seal(content), content)
+
+
+def read_sealed(path: Path) -> Arrays:
+    """Arrays from such a file."""
+    content = _read(path)
+    seal, content = content[:DIGEST_BYTES], content[DIGEST_BYTES:]
+    return _unpacked(content, lambda content: _seal(content) == seal, path.name)
+
+
+def digest(content: Any) -> str:
+    """The checksum of some bytes."""
+    return _seal(content).hex()
+
+
+def _seal(content: Any) -> bytes:
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+def _packed(arrays: Arrays) -> memoryview:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    return stream.getbuffer()
+
+
+def _unpacked(content: bytes, is_whole: Callable[[bytes], bool], name: str) -> Arrays:
+    """Only what has its checksum is looked into."""
+    if not is_whole(content):
+        raise TornFile(f"{name} has changed since it was written")
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TornFile(f"{path.name} cannot be read: {error.strerror}") from error
+
+
+def _write(path: Path, *parts: bytes | memoryview) -> None:
+    """The file takes its name when the disk has all of it."""
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        with temporary.open("wb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # there may be no room for more than what was there before
+        raise
+    flush(path.parent)
+
+
+def compact(array: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers in as few bytes as they need: most codes fit into one."""
+    if array.dtype.kind != "i" or not array.size:
+        return array
+    low, high = int(array.min()), int(array.max())
+    for kind in (np.int8, np.int16, np.int32):
+        if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
+            return array.astype(kind)
+    return array
+
+
+def ours(folder: Path) -> list[Path]:
+    """The files of a checkpoint in a folder, half-written ones too; others are none of our business."""
+    return sorted(path for path in folder.iterdir() if OURS.fullmatch(path.name)) if folder.is_dir() else []
+
+
+def remove_all_but(folder: Path, kept: set[str]) -> None:
+    """Remove what a killed process left half-written, or wrote after its last state."""
+    for path in ours(folder):
+        if path.name not in kept:
+            path.unlink(missing_ok=True)

@@ -1,32 +1,37 @@
-"""Several methods on the same network, seeds and budget, under the same counters."""
+"""A comparison: several methods on the same model, seeds and budget, under the same counters."""
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from evenhand.data.dataset import Dataset
+from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
-from evenhand.files import write_json, write_text
+from evenhand.files import result_folder, write_json, write_text
 from evenhand.measures.diversity import SAMPLE, Diversity
 from evenhand.measures.people import limit_words
-from evenhand.methods.registry import METHODS, check_needs, make_method
+from evenhand.methods.registry import METHODS, TEXT_METHODS, check_needs, make_method, make_text_method
 from evenhand.models.classifier import Classifier
-from evenhand.models.devices import choose_device, one_thread
-from evenhand.models.trial import why_no_gradients
+from evenhand.models.devices import one_thread
 from evenhand.report.tables import Table, html_page, markdown
+from evenhand.runs.findings import METRICS, PART, TextMeans, text_table
 from evenhand.runs.interrupt import interrupt_as_wish
-from evenhand.runs.subject import subject_of
+from evenhand.runs.subject import OnDownload, SearchWorld, Subject, names_of, open_subject
+from evenhand.runs.table_subject import TableSubject
+from evenhand.runs.tasks import domain_of
+from evenhand.runs.text_world import TextSearchWorld
 from evenhand.search.check import check
+from evenhand.search.method import Method
+from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Progress, Search, SearchResult
-from evenhand.search.seeds import choose_seeds
 from evenhand.search.space import TableSpace
 
 UNIFORM = "themis"  # always a row: a method that does not beat it per model row has no point
@@ -68,7 +73,7 @@ def _positive(number: str, whole: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MethodOutcome:
     """One method's row of a comparison."""
 
     method: str
@@ -82,50 +87,58 @@ class Outcome:
     rows_per_finding: float | None
     seconds: float
     seconds_per_1000_findings: float | None
-    cells: int
-    coverage: float
-    mean_distance: float
     stopped: str
     notes: dict[str, float]  # what the method measured on the way
-    alone: dict[str, float]  # share of findings whose label a change of this protected attribute alone changes
+    cells: int | None = None  # tables: pairs of values that some finding has
+    coverage: float | None = None
+    mean_distance: float | None = None
+    alone: dict[str, float] = field(default_factory=dict)  # tables: share of findings that this attribute alone changes
+    validity: dict[str, float | None] = field(default_factory=dict)  # texts: how far findings are from their originals
+
+
+class FindingsSpread(Protocol):
+    """How different the findings of a method are from each other, or from where they came from."""
+
+    def add(self, findings: Findings) -> None:
+        """Take in some findings."""
+
+    def figures(self) -> dict[str, Any]:
+        """Fields of an outcome."""
 
 
 def run_method(
-    model: Classifier,
-    space: TableSpace,
-    data: Dataset,
-    rows: NDArray[np.int64],
+    world: SearchWorld,
     name: str,
+    method: Method[Any, Any],
+    spread: FindingsSpread,
     *,
     limits: Limits,
     seed: int = 0,
-    settings: dict[str, Any] | None = None,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     interrupted: Callable[[], bool] = lambda: False,
-) -> tuple[Outcome, SearchResult]:
+) -> tuple[MethodOutcome, SearchResult]:
     """Run one method and measure what it found."""
-    diversity = Diversity(space)
     search = Search(
-        model,
-        space,
-        make_method(name, settings),
+        world.model,
+        world.space,
+        method,
         seed=seed,
         limits=limits,
-        sink=diversity.add,
+        sink=spread.add,
         on_progress=on_progress,
         interrupted=interrupted,
     )
-    with one_thread(model.device):
-        result = search.run(data.codes[rows], rows)
-        rows_asked = model.rows
-        alone = _alone(model, space, diversity.sample)
-    return _outcome(name, rows_asked, result, diversity, alone), result
+    with one_thread(world.model.device):
+        result = search.run(world.samples, world.rows)
+        rows_asked = world.model.rows
+        figures = spread.figures()
+    return _outcome(name, rows_asked, result, figures), result
 
 
-def _outcome(name: str, rows: int, result: SearchResult, diversity: Diversity, alone: dict[str, float]) -> Outcome:
+def _outcome(name: str, rows: int, result: SearchResult, figures: dict[str, Any]) -> MethodOutcome:
     counts, seconds = result.counts, sum(result.seconds.values())
     found = counts.all_findings
-    return Outcome(
+    return MethodOutcome(
         method=name,
         generated=counts.all_generated,
         findings=found,
@@ -137,24 +150,55 @@ def _outcome(name: str, rows: int, result: SearchResult, diversity: Diversity, a
         rows_per_finding=rows / found if found else None,
         seconds=seconds,
         seconds_per_1000_findings=1000 * seconds / found if found else None,
-        cells=diversity.cells,
-        coverage=diversity.coverage,
-        mean_distance=diversity.mean_distance,
         stopped=result.stopped,
         notes=dict(result.notes),
-        alone=alone,
+        **figures,
     )
 
 
-def _alone(model: Classifier, space: TableSpace, sample: NDArray[np.int64]) -> dict[str, float]:
-    """For a sample of the findings: how often one protected attribute alone changes the label, or only several do."""
-    if len(space.protected) < 2 or not len(sample):
-        return {}
-    x = torch.tensor(sample, dtype=torch.float32, device=model.device)
-    names = [space.schema.names[index] for index in space.protected]
-    hits = {name: check(model, TableSpace(space.schema, [name], model.device), x).hit for name in names}
-    together = ~torch.stack(list(hits.values())).any(dim=0)
-    return {f"{name} alone": _share(hit) for name, hit in hits.items()} | {"only together": _share(together)}
+class TableSpread:
+    """How different findings in a table are, and which protected attribute changes their label."""
+
+    def __init__(self, space: TableSpace, model: Classifier) -> None:
+        self._space, self._model, self._diversity = space, model, Diversity(space)
+
+    def add(self, findings: Findings) -> None:
+        """Take in some findings."""
+        self._diversity.add(findings)
+
+    def figures(self) -> dict[str, Any]:
+        """Fields of an outcome."""
+        found = self._diversity
+        shares = {"coverage": found.coverage, "mean_distance": found.mean_distance}
+        return {"cells": found.cells, **shares, "alone": self._alone(found.sample)}
+
+    def _alone(self, sample: NDArray[np.int64]) -> dict[str, float]:
+        """For a sample of the findings: how often one attribute alone changes the label, or only several do."""
+        space, model = self._space, self._model
+        if len(space.protected) < 2 or not len(sample):
+            return {}
+        x = torch.tensor(sample, dtype=torch.float32, device=model.device)
+        names = [space.schema.names[index] for index in space.protected]
+        hits = {name: check(model, TableSpace(space.schema, [name], model.device), x).hit for name in names}
+        together = ~torch.stack(list(hits.values())).any(dim=0)
+        return {f"{name} alone": _share(hit) for name, hit in hits.items()} | {"only together": _share(together)}
+
+
+class TextSpread:
+    """How far findings in texts are from the texts that they came from."""
+
+    def __init__(self, world: TextSearchWorld, classes: Sequence[str]) -> None:
+        self._world, self._classes, self._means = world, classes, TextMeans()
+
+    def add(self, findings: Findings) -> None:
+        """Take in some findings."""
+        for start in range(0, len(findings), PART):
+            table = text_table(self._world, self._classes, findings.part(slice(start, start + PART)))
+            self._means.add_table(table)
+
+    def figures(self) -> dict[str, Any]:
+        """Fields of an outcome."""
+        return {"validity": {name: mean for name, mean in self._means.as_dict().items() if name in METRICS}}
 
 
 def _share(mask: torch.Tensor) -> float:
@@ -162,7 +206,7 @@ def _share(mask: torch.Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MethodComparison:
     """The outcome of several methods, with what they had in common."""
 
     dataset: str
@@ -171,10 +215,11 @@ class Comparison:
     budget: str
     seed: int
     seeds: int
-    outcomes: list[Outcome]
+    outcomes: list[MethodOutcome]
     left_out: list[str]  # methods that an interruption kept from running, or from running to their end
     warnings: list[str] = field(default_factory=list)  # what has to be known of the model before any figure
     limit: str = ""  # with whom samples are compared, where that is limited
+    domain: Domain = "table"
 
     @property
     def title(self) -> str:
@@ -220,12 +265,19 @@ class Comparison:
             ],
             self._remarks(),
         )
-        diversity = Table(
+        return [work, self._text_table()] if self.domain == "text" else [work, self._diversity(), *self._alone_table()]
+
+    def _diversity(self) -> Table:
+        return Table(
             "Diversity of the findings, over their non-protected attributes",
             ["method", "pairs of values covered", "of all pairs", "mean distance"],
             [[o.method, f"{o.cells:,}", f"{o.coverage:.1%}", f"{o.mean_distance:.3f}"] for o in self.outcomes],
         )
-        return [work, diversity, *self._alone_table()]
+
+    def _text_table(self) -> Table:
+        header = ["method", "words replaced (L0)", "distance (L2)", "Jaccard", "BLEU-4"]
+        rows = [[o.method, *(_shown(o.validity[name], 3) for name in METRICS)] for o in self.outcomes]
+        return Table("How far findings are from the texts that they came from, on average", header, rows)
 
     def _alone_table(self) -> list[Table]:
         if len(self.protected) < 2:
@@ -256,89 +308,108 @@ def _shown(number: float | None, digits: int) -> str:
     return "–" if number is None else f"{number:,.{digits}f}"
 
 
-def _as_csv(outcomes: list[Outcome]) -> str:
+def _as_csv(outcomes: list[MethodOutcome]) -> str:
     buffer = io.StringIO()
-    rows = [asdict(o) | {"alone": _pairs(o.alone), "notes": _pairs(o.notes)} for o in outcomes]
+    maps = ("alone", "notes", "validity")
+    rows = [asdict(o) | {name: _pairs(getattr(o, name)) for name in maps} for o in outcomes]
     writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return buffer.getvalue()
 
 
-def _pairs(values: dict[str, float]) -> str:
+def _pairs(values: dict[str, Any]) -> str:
     return "; ".join(f"{name}={value}" for name, value in values.items())
 
 
-def method_names(text: str) -> list[str]:
-    """Method names from a list with commas, or all; uniform sampling is always among them. Each is tried at once."""
-    names = list(METHODS) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        make_method(name)
-    return names if UNIFORM in names else [UNIFORM, *names]
+def method_names(names: list[str], domain: Domain = "table") -> list[str]:
+    """Names of methods, or of all; uniform sampling of tables is always among them. Each is tried at once."""
+    known, make = (METHODS, make_method) if domain == "table" else (TEXT_METHODS, make_text_method)
+    found = list(known) if names == ["all"] else names
+    for name in found:
+        make(name)
+    return found if domain == "text" or UNIFORM in found else [UNIFORM, *found]
 
 
-USUAL, USUAL_BLACK_BOX = "margin,adf,eidig,aequitas", "probe,maft,genetic,aequitas"
+USUAL = ["margin", "adf", "eidig", "aequitas"]
+USUAL_BLACK_BOX = ["probe", "maft", "genetic", "aequitas"]
+USUAL_TEXT = ["boundary", "adf-hotflip", "adf-asc", "random"]
 
 
-def run_comparison(
-    data: Dataset,
-    protected: list[str],
-    names: list[str] | None,
-    budget: Budget,
-    model: Any,
-    seed: int,
-    device_name: str,
-    inputs: str | None = None,
-    on_progress: Callable[[str, Progress], None] = lambda method, progress: None,
+def compare(
+    data: Any = "census",
+    protected: str | list[str] | None = None,
+    methods: str | list[str] | None = None,
     *,
-    output: str = "auto",
-    threshold: float | None = None,
-    accept_poor_model: bool = False,
-) -> Comparison:
-    """Run the methods one after the other; Ctrl-C ends the one that runs, keeps it, and leaves the rest out.
+    model: Any = None,
+    label: str | None = None,
+    out: str | Path | None = None,
+    on_progress: Callable[[str, Progress], None] = lambda method, progress: None,
+    on_download: OnDownload = lambda what, done, total: None,
+    **settings: Any,
+) -> MethodComparison:
+    """Run several methods on the same model, seeds and budget, under the same counters.
 
-    `names` is None for the usual ones.
+    `methods` are names, or "all"; by default the usual ones. Ctrl-C ends the one that runs, keeps it, and leaves the
+    rest out. `data` and `model` are those of `evenhand.audit`; other settings: see `CompareSettings` and
+    `TextCompareSettings`. With `out`, comparison.md, .html, .json and .csv are written there.
     """
-    device = choose_device(device_name)
-    subject = subject_of(
-        data, model, protected, device, output=output, inputs=inputs, threshold=threshold,
-        accept_poor_model=accept_poor_model, seed=seed,
-    )  # fmt: skip
-    classifier, protected = subject.classifier, subject.read_by(protected)
-    x = torch.tensor(data.clipped[:2], dtype=torch.float32)
-    if names is None:
-        names = method_names(USUAL_BLACK_BOX if why_no_gradients(classifier, x) else USUAL)
-    check_needs(names, classifier, x)
-    space = subject.space(data, protected)
-    rows = choose_seeds(data, budget.seeds, seed)
-    outcomes: list[Outcome] = []
-    with interrupt_as_wish() as interrupted:
+    wanted, domain = names_of(methods), domain_of(data, settings.get("text"))
+    if wanted:
+        method_names(wanted, domain)  # mistakes are said before the data are read
+    budget = Budget.parse(settings.get("budget", "paper"))
+    subject = open_subject(
+        "compare", data, protected, model=model, label=label, methods=wanted, on_download=on_download, **settings
+    )
+    names = method_names(wanted or _usual(subject), domain)
+    if isinstance(subject, TableSubject):
+        tested = subject.tried.read_by(subject.asked)
+        check_needs(names, subject.tried.classifier, torch.tensor(subject.data.clipped[:2], dtype=torch.float32))
+    else:
+        tested = subject.settings.protected
+    world = subject.world(budget.seeds, subject.settings.seed)
+    outcomes: list[MethodOutcome] = []
+    with nullcontext() if out is None else result_folder(out) as folder, interrupt_as_wish() as interrupted:
         for name in names:
             outcome, _ = run_method(
-                classifier,
-                space,
-                data,
-                rows,
+                world,
                 name,
+                subject.method(name),
+                _spread(subject, world),
                 limits=budget.limits,
-                seed=seed,
+                seed=subject.settings.seed,
                 on_progress=partial(on_progress, name),
                 interrupted=interrupted,
             )
             outcomes.append(outcome)
             if interrupted():
                 break
-    done = [outcome.method for outcome in outcomes if outcome.stopped != "interrupted"]
-    left_out = [name for name in names if name not in done]
-    return Comparison(
-        data.name,
-        protected,
-        subject.name,
-        budget.text,
-        seed,
-        len(rows),
-        outcomes,
-        left_out,
-        subject.warnings,
-        limit_words(space),
-    )
+        done = [outcome.method for outcome in outcomes if outcome.stopped != "interrupted"]
+        comparison = MethodComparison(
+            subject.data.name,
+            tested,
+            subject.facts()["model"]["name"],
+            budget.text,
+            subject.settings.seed,
+            len(world.rows),
+            outcomes,
+            [name for name in names if name not in done],
+            subject.warnings,
+            limit_words(world.space) if domain == "table" else "",
+            domain,
+        )
+        if folder is not None:
+            comparison.write(folder)
+    return comparison
+
+
+def _usual(subject: Subject) -> list[str]:
+    if not isinstance(subject, TableSubject):
+        return USUAL_TEXT
+    return USUAL_BLACK_BOX if subject.why_no_gradients else USUAL
+
+
+def _spread(subject: Subject, world: SearchWorld) -> FindingsSpread:
+    if isinstance(world, TextSearchWorld):
+        return TextSpread(world, subject.data.classes)
+    return TableSpread(world.space, world.model)

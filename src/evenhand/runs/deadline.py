@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
 from evenhand.measures.people import RANDOM_PART
-from evenhand.runs.config import SearchConfig
+from evenhand.search.search import Limits
 
 FOR_MODEL = 0.2  # of the time that is left when the model is tried
 FOR_SEEDS = 0.5  # of the time that is left for the search, for the first look at its seeds
 STEP_ROWS = 32  # that a step of a search may ask about for each seed
 FOR_PEOPLE = 0.5  # of the time that is left when the people of the data are checked, so that the search has some too
 LEAST = 0.1  # of the whole time for each of both, however long loading took: a result must say something
-
-Config = TypeVar("Config", bound=SearchConfig)
 
 
 class Deadline:
@@ -51,11 +50,11 @@ class Deadline:
 
         return ended
 
-    def for_search(self, config: Config) -> Config:
-        """The settings with the time that is left for the search."""
+    def for_search(self, limits: Limits) -> Limits:
+        """The limits with the time that is left for the search."""
         if self._seconds is None:
-            return config
-        return config.model_copy(update={"max_seconds": max(self._left(), LEAST * self._seconds)})
+            return limits
+        return replace(limits, max_seconds=max(self._left(), LEAST * self._seconds))
 
     def facts(self, rates: dict[str, Any]) -> dict[str, str]:
         """What a summary says where the limit left only a part of the people checked."""

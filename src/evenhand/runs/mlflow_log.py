@@ -11,14 +11,14 @@ from evenhand.errors import EvenhandError
 from evenhand.report.card import card_run, render_section
 from evenhand.report.card_file import new_card
 from evenhand.report.sentences import NOT_TESTED, is_not_tested, measured_parts
-from evenhand.runs.audit import REPORT, SUMMARY, Audit
+from evenhand.runs.audit import Audit
 from evenhand.runs.measure import Measurement
 from evenhand.runs.repair import Repair
-from evenhand.runs.text_audit import TextAudit
+from evenhand.runs.summary import REPORT, SUMMARY
 
 FOLDER, CARD = "evenhand", "card.md"  # of the artifacts
 LONGEST_PARAMETER, LONGEST_TAG = 500, 5000  # characters, which every version of MLflow takes
-Result = Audit | TextAudit | Measurement | Repair
+Result = Audit | Measurement | Repair
 
 
 def log_mlflow(result: Result) -> str:

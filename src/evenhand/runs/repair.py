@@ -1,36 +1,40 @@
-"""What repairs of tables and of texts share: the comparison, the choice, and the files."""
+"""A repair: a model whose labels depend less, or not at all, on what is protected, and what that costs."""
 
-import math
 import shutil
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+import evenhand
+from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
-from evenhand.measures.choice import Trade, choose, front, parse_conditions
-from evenhand.measures.rates import effective_samples
+from evenhand.measures.choice import Trade, choose, parse_conditions
 from evenhand.measures.verdict import JudgedRepair
+from evenhand.models.devices import one_thread
 from evenhand.models.network import network_files
 from evenhand.models.repaired import MODEL, RepairedModel
 from evenhand.report.notebook import repair_html
 from evenhand.report.repair import write_repair_report
 from evenhand.report.sentences import introduced
-from evenhand.runs.audit import REPORT, SUMMARY
-from evenhand.search.method import Method
-from evenhand.search.recorder import Findings
-from evenhand.search.search import Limits, Search
-from evenhand.search.space import ModelT, SpaceT
+from evenhand.runs.notebook_progress import shown_in_notebook, silent
+from evenhand.runs.repair_rows import OnStep
+from evenhand.runs.subject import OnDownload, names_of, open_subject
+from evenhand.runs.summary import REPORT, SUMMARY, Stages, circumstances
+from evenhand.runs.table_repair import table_repair
+from evenhand.runs.table_subject import TableSubject
+from evenhand.runs.text_repair import text_repair_work
+from evenhand.runs.text_subject import TextSubject
+from evenhand.settings import repeat_command
 
 if TYPE_CHECKING:
     import pandas as pd
-
-OnStep = Callable[[str, float], None]  # what is being made, and the share of it that is done
 
 
 @dataclass
@@ -39,7 +43,7 @@ class Repair:
 
     folder: Path
     summary: dict[str, Any]
-    model: Any  # of tables a torch.nn.Module, of texts a model that `evenhand.audit_text` could load
+    model: Any  # of tables a torch.nn.Module, of texts a model of ours
     predictor: RepairedModel | None = None  # of tables, where a repair was chosen
 
     def __repr__(self) -> str:
@@ -71,30 +75,93 @@ class Repair:
         return repair_html(self.summary)
 
 
-class Work(Protocol):
-    """A repair of tables or of texts, in parts."""
+class RepairWork(Protocol):
+    """A repair of a model of a table or of texts, in parts."""
+
+    @property
+    def domain(self) -> Domain:
+        """What the model is about."""
+
+    @property
+    def settings(self) -> Any:
+        """What the repair is told, with what was settled on the way."""
 
     def judged(self) -> tuple[list[JudgedRepair], list[JudgedRepair]]:
         """The repairs, and what they are compared with, of which the first is the model as it was."""
 
-    def summary(
+    def facts(
         self, rows: list[JudgedRepair], originals: list[JudgedRepair], chosen: JudgedRepair | None
     ) -> dict[str, Any]:
-        """What `summary.json` holds."""
+        """What the summary says beside what all repairs have."""
 
     def save(self, model: Any, summary: dict[str, Any], path: Path) -> None:
         """Write the repaired model."""
 
+    def predictor(self, model: Any) -> RepairedModel | None:
+        """The repaired model for data frames; None where it reads none."""
 
-def finished(out: str | Path | None, condition: str | None, work: Work) -> Repair:
+
+def repair(
+    data: Any = "census",
+    protected: str | list[str] | None = None,
+    by: str | list[str] | None = None,
+    *,
+    model: Any = None,
+    label: str | None = None,
+    out: str | Path | None = None,
+    on_step: OnStep = silent,
+    on_download: OnDownload = lambda what, done, total: None,
+    **settings: Any,
+) -> Repair:
+    """Make a model whose labels depend less, or not at all, on what is protected, and say what that costs.
+
+    `by` is one or several of augment, certified, pairing, average and blind, or "all", which tries what can be done to
+    the model, of tables in several strengths. By default blind, or average for a model that cannot be trained again;
+    pairing for texts, whose model must be one of our recurrent networks. Learns from training rows only; judged on
+    held-out ones. `data` and `model` are those of `evenhand.audit`; other settings: see `RepairSettings` and
+    `TextRepairSettings`.
+    """
+    stages = Stages()
+    ways = {} if by is None else {"by": names_of(by)}
+    if settings.get("choose") is not None:
+        parse_conditions(settings["choose"])  # a mistake is said before the work
+    subject = open_subject(
+        "repair", data, protected, model=model, label=label, on_download=on_download, stages=stages, **(settings | ways)
+    )
+    on_step = shown_in_notebook(on_step, f"repair of {subject.data.name}")
+    with stages.timed("load"):
+        work: RepairWork
+        if isinstance(subject, TableSubject):
+            work = table_repair(subject, model, stages, on_step)
+        else:
+            assert isinstance(subject, TextSubject)
+            work = text_repair_work(subject, stages, on_step)
+    with one_thread(subject.device):
+        return finished(out, work, stages)
+
+
+def finished(out: str | Path | None, work: RepairWork, stages: Stages) -> Repair:
     """Do the work, choose, and write model, summary and report. What is there already is replaced at the end."""
-    conditions = [] if condition is None else parse_conditions(condition)
+    settings = work.settings
+    conditions = [] if settings.choose is None else parse_conditions(settings.choose)
     with result_folder(out) as folder:
         rows, originals = work.judged()
         trades = [Trade(row.kept.validation_accuracy, row.kept.validation_bound) for row in [originals[0], *rows]]
         number = choose(trades[1:], trades[0], conditions)
         chosen = None if number is None else rows[number]
-        summary = work.summary(rows, originals, chosen)
+        summary = {
+            "evenhand": evenhand.__version__,
+            "kind": "repair",
+            "domain": work.domain,
+            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "protected": settings.protected,
+            "config": settings.model_dump(),
+            "command": repeat_command("repair", settings),
+            "chosen": None if chosen is None else chosen.name,
+            **work.facts(rows, originals, chosen),
+            **circumstances(torch.device("cpu"), stages),
+            "seed": settings.seed,
+        }
         if chosen is None:
             for file in network_files(folder / MODEL):
                 file.unlink(missing_ok=True)
@@ -102,57 +169,9 @@ def finished(out: str | Path | None, condition: str | None, work: Work) -> Repai
             work.save(chosen.network, summary, folder / MODEL)
         write_json(folder / SUMMARY, summary)
         write_repair_report(folder / REPORT, summary)
-    result = Repair(folder, read_json(folder / SUMMARY), None if chosen is None else chosen.network)
+    repaired = None if chosen is None else chosen.network
+    predictor = None if repaired is None else work.predictor(repaired)
+    result = Repair(folder, read_json(folder / SUMMARY), repaired, predictor)
     if out is None:
         weakref.finalize(result, shutil.rmtree, folder, ignore_errors=True)
     return result
-
-
-def compared(
-    rows: list[JudgedRepair], originals: list[JudgedRepair], weights: NDArray[np.float64] | None = None
-) -> list[dict[str, Any]]:
-    """All models once, with which of them are not beaten in both accuracy and rate.
-
-    `weights` (held-out rows,) are those of the people whom they are judged on.
-    """
-    everything = list({row.name: row for row in (*originals, *rows)}.values())
-    kept = [row.kept for row in everything]
-    trades = [
-        Trade(one.validation_accuracy if one.accuracy is None else one.accuracy, one.uniform.share) for one in kept
-    ]
-    return [
-        row.as_dict() | {"front": best, "accuracy_change": paired(everything[0].kept.right, row.kept.right, weights)}
-        for row, best in zip(everything, front(trades), strict=True)
-    ]
-
-
-def paired(
-    before: NDArray[np.bool_], after: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
-) -> dict[str, Any] | None:
-    """By how much accuracy on the same rows changes, with a 95 % interval (normal approximation); None without rows.
-
-    With weights the interval is that of as many rows as they are worth.
-    """
-    weights = np.ones(len(before)) if weights is None else weights
-    if not weights.any():
-        return None
-    change = after.astype(float) - before
-    middle = float(np.average(change, weights=weights))
-    variance = float(np.average((change - middle) ** 2, weights=weights))
-    error = 1.96 * math.sqrt(variance / effective_samples(weights))
-    return {"mean": middle, "interval": [middle - error, middle + error]}
-
-
-def search_all(
-    model: ModelT,
-    space: SpaceT,
-    method: Method[SpaceT, ModelT],
-    samples: NDArray[np.int32],
-    rows: NDArray[np.int64],
-    seed: int,
-    limits: Limits,
-) -> list[Findings]:
-    """All findings of a search."""
-    found: list[Findings] = []
-    Search(model, space, method, seed=seed, limits=limits, sink=found.append).run(samples, rows)
-    return found

@@ -1,60 +1,148 @@
-"""What a run on a table is about: the data in whatever form they come, and the model, tried and named."""
+"""What is put to the test: a table with its schema, or a corpus with its lexicon, and the model.
 
-import time
-from dataclasses import dataclass, field, replace
+What differs between the two stands in `table_subject` and `text_subject`; audits, measurements, comparisons, repairs
+and checks are written once, over this.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import nn
+from numpy.typing import NDArray
 
-from evenhand.choices import OutputForm
-from evenhand.data.dataset import Dataset, load_dataset
-from evenhand.data.raw import text_marks
-from evenhand.data.tables import text_column
-from evenhand.errors import EvenhandError, unknown_name
-from evenhand.models.adapters.base import BY_NAME, Adapter
-from evenhand.models.classifier import Classifier
-from evenhand.models.decisions import check_single_score, check_threshold, own_decision, set_threshold
-from evenhand.models.devices import one_thread
-from evenhand.models.evidence import agreement_of, answers_on
-from evenhand.models.misread import better_scaled, better_swap, complaint
-from evenhand.models.readings import ONE_COLUMN_EACH, is_our_network, settle_reading
-from evenhand.models.trial import TRIAL_ROWS, classifier_for
-from evenhand.models.unread import unread_attributes
-from evenhand.report.words import joined
-from evenhand.runs.not_tested import not_read, said_first
-from evenhand.search.space import TableSpace
+from evenhand.choices import Domain
+from evenhand.measures.rates import Rate
+from evenhand.runs.deadline import Deadline
+from evenhand.runs.findings import RowsWriter
+from evenhand.runs.summary import Stages
+from evenhand.runs.tasks import domain_of
+from evenhand.search.method import Method
+from evenhand.search.recorder import Findings
+from evenhand.search.search import Progress
+from evenhand.settings import TaskName
 
-TIMED_ROWS = 256  # that a model's speed is told from
+Interrupted = Callable[[], bool]
+OnDownload = Callable[[str, int, int], None]  # what, bytes so far, bytes in all
+OnProgress = Callable[[Progress], None]
+OnCount = Callable[[str, int, int], None]  # what is measured, samples so far, samples planned
+
+
+class SearchWorld(Protocol):
+    """Where a search walks: a space, the model that it asks, and its seeds with the rows of the data that they are."""
+
+    @property
+    def space(self) -> Any:
+        """Where samples live."""
+
+    @property
+    def model(self) -> Any:
+        """The model as a search asks it."""
+
+    @property
+    def samples(self) -> NDArray[np.int32]:
+        """(n, d) the seeds."""
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(n,) the rows of the data that they are."""
+
+
+@dataclass(frozen=True)
+class PeopleChecked:
+    """How many of the people or texts of the data, as they stand there, have a witness."""
+
+    rates: dict[str, Rate]
+    facts: dict[str, Any]  # what the summary says of some of them
+    checked: int = 0  # how many were looked at, each with `variants` variants, in so many seconds
+    variants: int = 0
+    seconds: float = 0.0
+
+
+class Subject(Protocol):
+    """A table or a corpus, what of it is protected, and the model, tried and ready to be asked."""
+
+    @property
+    def domain(self) -> Domain:
+        """Which kind it is."""
+
+    @property
+    def data(self) -> Any:
+        """The `Dataset` or the `Corpus`."""
+
+    @property
+    def settings(self) -> Any:
+        """What the task is told, with what was settled on the way: the method, the attributes that can be tested."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is asked."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What every output says first."""
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether the model reads anything that is protected."""
+
+    def facts(self) -> dict[str, Any]:
+        """What a summary says of the data, of what is protected and of the model."""
+
+    def method(self, name: str, settings: dict[str, Any] | None = None) -> Method[Any, Any]:
+        """A method by name."""
+
+    def world(self, seeds: int, seed: int) -> SearchWorld:
+        """The space around so many seeds."""
+
+    def check_people(self, on_progress: OnProgress, interrupted: Interrupted) -> PeopleChecked:
+        """Look at the people or texts of the data as they stand there."""
+
+    def settled_by(self, people: PeopleChecked) -> "Subject":
+        """The same after all of them were looked at: they may show an effect that a part of them had not shown."""
+
+    def writer(self, path: Path, world: SearchWorld | None) -> RowsWriter:
+        """What writes the findings of a search; without a world, a file without findings."""
+
+    def pair_card(self, world: SearchWorld, findings: Findings, row: int) -> dict[str, Any]:
+        """A finding in words."""
+
+    def fingerprint(self, world: SearchWorld) -> dict[str, Any]:
+        """All that decides how a search goes, beside its settings: a checkpoint of another search is no use."""
+
+
+def open_subject(
+    task: TaskName,
+    data: Any,
+    protected: str | list[str] | None,
+    *,
+    model: Any = None,
+    label: str | None = None,
+    deadline: Callable[[float | None], Deadline] = Deadline,
+    on_download: OnDownload = lambda what, done, total: None,
+    stages: Stages | None = None,
+    **given: Any,
+) -> Subject:
+    """Open the data, try the model, and settle what the task is told; every task comes through here.
+
+    `deadline` makes the limit of time from the setting; `given` are the settings that were said.
+    """
+    from evenhand.runs.table_subject import open_table
+    from evenhand.runs.text_subject import open_texts
+
+    stages = stages or Stages()
+    if domain_of(data, given.get("text")) == "table":
+        return open_table(task, data, names_of(protected), model, label, given, deadline, stages)
+    given |= {} if label is None else {"label": label}
+    return open_texts(task, data, names_of(protected), model, given, on_download, stages)
 
 
 def names_of(protected: str | list[str] | None) -> list[str]:
     """Attributes' names, given as a list or separated by commas."""
     names = protected.split(",") if isinstance(protected, str) else protected or []
     return [name.strip() for name in names]
-
-
-def as_dataset(data: Any, label: str | None, protected: list[str]) -> tuple[Dataset, str]:
-    """The data of a run and how a summary names them: a built-in name, a schema file, a `Dataset`, or a data frame.
-
-    A schema for a data frame is inferred, and `label` says which column the model predicts.
-    """
-    if isinstance(data, Dataset):
-        return data, data.name
-    if isinstance(data, str | Path):
-        name = str(data)
-        return load_dataset(name), str(Path(name).resolve()) if name.endswith(".toml") else name
-    if label is None:
-        raise EvenhandError(
-            f"The data are a {type(data).__name__}: say which column the model predicts (label=…), or write a schema "
-            "with `evenhand schema infer` and name that."
-        )
-    from evenhand.data.infer.schema import dataset_from
-
-    dataset = dataset_from(data, label=label, protected=protected or None)
-    return dataset, dataset.name
 
 
 def model_name(model: Any) -> str | None:
@@ -70,184 +158,3 @@ def model_name(model: Any) -> str | None:
 def without_secrets(model: str) -> str:
     """An address without its query, which may hold a key that no file should keep."""
     return model.partition("?")[0] if model.startswith(("http://", "https://")) else model
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A model with all that is known of it before a run: how it reads people, how good it is, what it leaves out."""
-
-    classifier: Classifier
-    name: str
-    inputs: dict[str, Any]
-    agreement: dict[str, Any]
-    unread: dict[str, str]  # attributes that it does not read, with how that is known
-    warnings: list[str]  # what every output says first
-    groups: list[dict[str, Any]] = field(default_factory=list)  # differences, by protected attributes it does not read
-    last_label: str = ""  # the one that a threshold is about
-
-    def space(self, data: Dataset, protected: list[str]) -> TableSpace:
-        """Where the samples of a test of these attributes live; all commands have the same."""
-        return TableSpace(data.schema, protected, self.classifier.device, self.unread.keys() - set(protected))
-
-    def tested(self, protected: list[str]) -> list[str]:
-        """The protected attributes that the model reads."""
-        return [name for name in protected if name not in self.unread]
-
-    def idle(self, protected: list[str]) -> list[str]:
-        """The protected attributes that it does not read."""
-        return [name for name in protected if name in self.unread]
-
-    def seen_to_read(self, protected: list[str]) -> "Subject":
-        """The same after all rows showed an effect of attributes that a part of them had not shown."""
-        unread = {name: how for name, how in self.unread.items() if name not in protected}
-        return replace(self, unread=unread, groups=[], warnings=self.warnings[bool(self.groups) :])
-
-    def read_by(self, protected: list[str]) -> list[str]:
-        """The protected attributes that a test can change; an error where the model reads none of them."""
-        if not self.tested(protected):
-            raise EvenhandError(f"{not_read(protected)} There is nothing to compare or to repair.")
-        return self.tested(protected)
-
-    def facts(self) -> dict[str, Any]:
-        """For a summary's part on the model."""
-        cut = self.classifier.threshold
-        threshold = {} if cut is None else {"threshold": cut, "threshold_label": self.last_label}
-        return {"inputs": self.inputs, "agreement": self.agreement, "unread": self.unread, **threshold}
-
-
-def subject_of(
-    data: Dataset,
-    model: Any,
-    protected: list[str],
-    device: torch.device,
-    *,
-    output: str = "auto",
-    chunk_rows: int | None = None,
-    inputs: str | None = None,
-    threshold: float | None = None,
-    accept_poor_model: bool = False,
-    seed: int = 0,
-    seconds: float | None = None,
-) -> Subject:
-    """The model of a run, tried on the data; every command comes through here, so that all have one verdict.
-
-    An error says what is wrong with it: it cannot be asked, how it reads people is not known, it is no classifier, or
-    it gives the labels of the data no more often than always saying the same. With a limit of `seconds` a slow model
-    is tried on fewer rows.
-    """
-    classes = len(data.schema.label.values)
-    check_threshold(threshold, classes)
-    form = _output_form(output)
-    sample = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
-
-    def tried(module: nn.Module) -> Classifier:
-        _refuse_regression(module, form)
-        return classifier_for(module, sample, classes=classes, device=device, output=form, chunk_rows=chunk_rows)
-
-    settled_model = settle_reading(data, model, inputs, tried)
-    classifier = settled_model.classifier
-    with one_thread(device):
-        affordable = _affordable(classifier, sample, seconds)
-        classifier.affordable = affordable
-        check_single_score(classifier, data)
-        classifier = _with_own_labels(classifier, data, protected, threshold)
-        classifier.affordable = affordable
-        agrees, wrong = _agreement(classifier, data, seed)
-        if not wrong and not is_our_network(classifier.module):
-            one_each = settled_model.reading in ONE_COLUMN_EACH
-            wrong = (better_swap(classifier, data) if one_each else "") or better_scaled(classifier, data)
-        unread = unread_attributes(classifier, data, protected)
-        first, groups = said_first(classifier, data, protected, [name for name in protected if name in unread])
-    if wrong and not accept_poor_model:
-        raise EvenhandError(
-            f"{wrong} To go on all the same: --accept-poor-model (in Python accept_poor_model=True, in a gate file "
-            "accept_poor_model = true)."
-        )
-    classifier.rows, classifier.seconds = 0, 0.0
-    warnings = [*first, *([wrong] if wrong else []), *_about_marks(classifier.module, data)]
-    last = data.schema.label.text(classes - 1)
-    return Subject(classifier, settled_model.name, settled_model.as_dict(), agrees, unread, warnings, groups, last)
-
-
-def _about_marks(module: nn.Module, data: Dataset) -> list[str]:
-    """What to say where marks in columns of numbers reach a model as missing numbers."""
-    if not isinstance(module, Adapter) or module.reading != BY_NAME or not data.from_csv or data.frame is None:
-        return []
-    names = [
-        attribute.name
-        for attribute in data.schema.attributes
-        if attribute.kind == "number"
-        and (module.reads is None or attribute.name in module.reads)
-        and (marks := text_marks(attribute))
-        and text_column(data.frame[attribute.column]).str.strip().isin(marks).any()
-    ]
-    if not names:
-        return []
-    return [
-        f"In {joined(names)} the table marks missing numbers by text such as ‘?’. The model is given missing numbers "
-        "there; a program that reads the file without being told so (na_values) has text in the whole column."
-    ]
-
-
-def _affordable(classifier: Classifier, sample: torch.Tensor, seconds: float | None) -> int | None:
-    """How many rows a model may be asked about before a run: by their price, and by its speed where time is short."""
-    if seconds is None:
-        return classifier.affordable
-    start = time.perf_counter()
-    rows = len(classifier.outputs(sample[:TIMED_ROWS]).labels)
-    in_time = int(seconds * rows / max(time.perf_counter() - start, 1e-9)) + 1
-    return in_time if classifier.affordable is None else min(in_time, classifier.affordable)
-
-
-def _output_form(output: str) -> OutputForm:
-    for form in get_args(OutputForm):
-        if form == output:
-            return cast("OutputForm", form)
-    raise unknown_name("output", output, get_args(OutputForm))
-
-
-def _refuse_regression(module: nn.Module, output: OutputForm) -> None:
-    if isinstance(module, Adapter) and module.regression and output == "auto" and not module.stated:
-        raise EvenhandError(module.regression)
-
-
-def _with_own_labels(
-    classifier: Classifier, data: Dataset, protected: list[str], threshold: float | None
-) -> Classifier:
-    """Labels by the stated threshold, else by the model's own decision where it is not the highest score."""
-    if threshold is not None:
-        set_threshold(classifier, threshold)
-        return classifier
-    decided = own_decision(classifier, data, protected)
-    if decided is None:
-        return classifier
-    return Classifier(decided, device=classifier.device, output="probabilities", chunk_rows=classifier.chunk_rows)
-
-
-def _agreement(classifier: Classifier, data: Dataset, seed: int) -> tuple[dict[str, Any], str]:
-    """How often the model gives the label that the data have, and what is wrong with that.
-
-    All rows, but for a model whose rows have a price: then a random part of them.
-    """
-    module, part = classifier.module, classifier.part(10)
-    rows = np.random.default_rng(seed).permutation(len(data.codes))[:part]
-    given = answers_on(classifier, data, rows).labels.numpy()
-    named = isinstance(module, Adapter) and module.own_classes is not None
-    agrees = agreement_of(data.labels[rows], given, data.schema.label.values)
-    return agrees, complaint(data, rows, given, named)
-
-
-def model_facts(subject: Subject, why_no_gradients: str = "") -> dict[str, Any]:
-    """What a summary says about a model: its name, what it offers and reads, and what asking it took."""
-    classifier = subject.classifier
-    facts = classifier.module.facts() if isinstance(classifier.module, Adapter) else {}
-    offers = ["scores"] if why_no_gradients else ["scores", "gradients"]
-    reason = {"no_gradients": why_no_gradients} if why_no_gradients else {}
-    return {
-        "name": subject.name,
-        "output": classifier.output,
-        "offers": offers,
-        **reason,
-        **subject.facts(),
-        **({"asked": facts} if facts else {}),
-    }

@@ -17,7 +17,7 @@ from evenhand.runs.text_world import TextSearchWorld, still_world
 from evenhand.search.check import check
 
 if TYPE_CHECKING:
-    from evenhand.runs.text_repair import TextWork
+    from evenhand.runs.text_repair import TextRepairWork
 
 CPU = torch.device("cpu")
 
@@ -25,9 +25,9 @@ CPU = torch.device("cpu")
 class TextJudge:
     """Measures models of one corpus in the same way."""
 
-    def __init__(self, work: "TextWork", world: TextSearchWorld, findings: Tensor, swaps: Tensor) -> None:  # noqa: ARG002 - as a search gives it
+    def __init__(self, work: "TextRepairWork", world: TextSearchWorld, findings: Tensor, swaps: Tensor) -> None:  # noqa: ARG002 - as a search gives it
         self.work, self.world, self.findings = work, world, findings
-        config, corpus = work.config, work.setting.corpus
+        config, corpus = work.settings, work.subject.data
         rng = np.random.default_rng(config.seed)
         self.held_out = rng.permutation(np.flatnonzero(~corpus.train))[: config.texts]
         self.aside = np.flatnonzero(work.aside)[: config.texts]
@@ -36,17 +36,17 @@ class TextJudge:
 
     def _still(self, which: NDArray[np.bool_]) -> TextSearchWorld | None:
         """Texts that only their protected terms may change; None where no such text mentions the attribute."""
-        setting, config = self.work.setting, self.work.config
+        setting, config = self.work.subject, self.work.settings
         sources = setting.mentions.among(which).choose(True, config.mentioning, config.seed)
         if not len(sources):
             return None
-        return still_world(sources, setting.mentions.words, setting.model, config.audit, CPU)
+        return still_world(sources, setting.mentions.words, setting.model, self.work.searching, CPU)
 
     def verdict(self, model: RecurrentText) -> Verdict:
         """All figures of one model."""
         scores = self.scores(model, self.held_out)
         right = self._right(scores, self.held_out)
-        name, constructed = self.work.setting.corpus.name, isinstance(model, BlindModel | AveragedTextModel)
+        name, constructed = self.work.subject.data.name, isinstance(model, BlindModel | AveragedTextModel)
         rates = {part: self._rate_of(model, part, name) for part in self.still}
         remaining = None
         if len(self.findings):
@@ -76,11 +76,11 @@ class TextJudge:
 
     def scores(self, model: RecurrentText, rows: NDArray[np.int64]) -> Tensor:
         """(n, classes) what a model says of texts as they are written."""
-        corpus = self.work.setting.corpus
+        corpus = self.work.subject.data
         return text_scores(model, [corpus.text(row) for row in rows.tolist()], self.work.material)
 
     def _auc(self, scores: Tensor) -> float | None:
-        labels = self.work.setting.corpus.labels[self.held_out]
+        labels = self.work.subject.data.labels[self.held_out]
         return float(roc_auc_score(labels, scores[:, 1].numpy())) if len(np.unique(labels)) == 2 else None
 
     def right(self, model: RecurrentText, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -88,16 +88,16 @@ class TextJudge:
         return self._right(self.scores(model, rows), rows)
 
     def _right(self, scores: Tensor, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == self.work.setting.corpus.labels[rows]
+        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == self.work.subject.data.labels[rows]
         return found
 
     def _rate(self, model: RecurrentText, world: TextSearchWorld, x: Tensor, words: str) -> Rate:
         hit = check(model.classifier(world.space.texts, CPU, None), world.space, x).hit
-        return Rate(words, int(hit.sum()), len(x), self.work.config.confidence)
+        return Rate(words, int(hit.sum()), len(x), self.work.settings.confidence)
 
     def _certified(self, model: RecurrentModel) -> Rate:
         world = self.still["held_out"]
         assert world is not None
         texts = self.work.material.marked(world.sources.rows)
         proved = int(certified_texts(self.work.material, model.network, texts).sum())
-        return Rate("held-out texts whose label is proved", proved, len(texts), self.work.config.confidence)
+        return Rate("held-out texts whose label is proved", proved, len(texts), self.work.settings.confidence)

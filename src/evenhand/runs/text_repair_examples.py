@@ -21,7 +21,7 @@ def value_rows(judge: "TextJudge", before: RecurrentText, after: RecurrentText) 
     """Accuracy on held-out texts by the value that a text mentions first, before and after; the commonest values."""
     world = judge.still["held_out"]
     assert world is not None
-    sources, words = world.sources, judge.work.setting.mentions.words
+    sources, words = world.sources, judge.work.subject.mentions.words
     values = np.array([text.mentions[0].value for text in sources.texts])
     right = [judge.right(model, sources.rows) for model in (before, after)]
     found, counts = np.unique(values, return_counts=True)

@@ -3,6 +3,8 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,7 +15,6 @@ from evenhand.choices import Ambiguous
 from evenhand.errors import EvenhandError
 from evenhand.models.text.classifier import TextClassifier
 from evenhand.models.text.loading import TextModel
-from evenhand.runs.config import TextAuditConfig
 from evenhand.search.text_space import Marked, TextSpace, text_space
 from evenhand.text.corpus import Corpus
 from evenhand.text.lexicon import Mention, ProtectedWords
@@ -44,6 +45,21 @@ class TextSearchWorld:
     sources: Sources
     space: TextSpace
     model: TextClassifier
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float32]:
+        """The model's vectors of words, for measures of how far texts are apart."""
+        return self.model.vectors.cpu().numpy()
+
+    @property
+    def samples(self) -> NDArray[np.int32]:
+        """(n, 1) the texts by their numbers, as seeds of a search."""
+        return np.arange(len(self.sources), dtype=np.int32)[:, None]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """(n,) the rows of the corpus that they are."""
+        return self.sources.rows
 
 
 class Mentions:
@@ -118,13 +134,13 @@ def search_world(
     words: ProtectedWords,
     vectors: WordVectors,
     model: TextModel,
-    config: TextAuditConfig,
+    settings: Any,
     device: torch.device,
 ) -> TextSearchWorld:
     """The space around texts and the model that reads it."""
 
     def nearest(of: list[str]) -> list[list[str]]:
-        found = neighbours(vectors, of, config.k, words.all_words, config.same_part_of_speech, config.moves)
+        found = neighbours(vectors, of, settings.k, words.all_words, settings.same_part_of_speech, settings.moves)
         return [[vectors.words[number] for number in row if number >= 0] for row in found]
 
     space = text_space(
@@ -132,18 +148,18 @@ def search_world(
         words,
         nearest,
         most_tokens=model.most_words,
-        swap=config.swap,
-        max_changes=config.max_changes,
-        local_changes=config.local_changes,
+        swap=settings.swap,
+        max_changes=settings.max_changes,
+        local_changes=settings.local_changes,
         device=device,
     )
-    classifier = model.classifier(space.texts, device, config.chunk_rows)
+    classifier = model.classifier(space.texts, device, settings.chunk_rows)
     space.block_walks = max(FEWEST_WALKS, GRADIENT_NUMBERS // (space.width * classifier.vectors.shape[1]))
     return TextSearchWorld(sources, space, classifier)
 
 
 def still_world(
-    sources: Sources, words: ProtectedWords, model: TextModel, config: TextAuditConfig, device: torch.device
+    sources: Sources, words: ProtectedWords, model: TextModel, settings: Any, device: torch.device
 ) -> TextSearchWorld:
     """Texts that only their protected terms may change: for the rate among texts as they were written."""
     space = text_space(
@@ -151,7 +167,7 @@ def still_world(
         words,
         lambda of: [[] for _ in of],
         most_tokens=model.most_words,
-        swap=config.swap,
+        swap=settings.swap,
         device=device,
     )
-    return TextSearchWorld(sources, space, model.classifier(space.texts, device, config.chunk_rows))
+    return TextSearchWorld(sources, space, model.classifier(space.texts, device, settings.chunk_rows))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
@@ -39,6 +39,15 @@ class Findings:
 
     def __len__(self) -> int:
         return len(self.sample)
+
+    def part(self, rows: slice | NDArray[np.bool_]) -> "Findings":
+        """Some of them."""
+        return Findings(**{field.name: getattr(self, field.name)[rows] for field in fields(Findings)})
+
+    @staticmethod
+    def joined(parts: "list[Findings]") -> "Findings":
+        """Several as one; there is at least one part."""
+        return Findings(**{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Findings)})
 
 
 @dataclass(frozen=True)

@@ -12,22 +12,23 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from evenhand.errors import EvenhandError
-from evenhand.files import flush as flush_one
-from evenhand.service.jobs import UNSURE, Job, figures_of
+from evenhand.runs.tasks import Listener, Task, perform
+from evenhand.service.jobs import UNSURE, Job, result_of
 from evenhand.service.limits import end_with_parent, leave_network, let_others_go_first, limit_memory, limit_processor
-from evenhand.service.requests import Request, request_of
+from evenhand.service.requests import RunRequest, request_of
 from evenhand.service.telling import FirstPairs, ProgressTeller, Tell, Teller
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset
-    from evenhand.runs.checkpoints import Checkpoints
+    from evenhand.runs.checkpoints import Checkpoints, News
+    from evenhand.settings import TaskName
 
 NO_MEMORY = ("allocate memory", "bad_alloc", "bad allocation", "Unable to allocate", "start new thread")
 
@@ -51,7 +52,7 @@ def main() -> None:
         notes += limits_for(job)
         for note in filter(None, notes):
             tell("note", text=note)
-        perform(job, tell)
+        do_job(job, tell)
     except KeyboardInterrupt:
         tell("stopped")
 
@@ -72,7 +73,7 @@ def import_what_is_heavy() -> None:
     """Before the job comes, so that a process that waits is ready."""
     import evenhand.runs.audit
     import evenhand.runs.measure
-    import evenhand.runs.table_repair
+    import evenhand.runs.repair
     import evenhand.service.findings  # noqa: F401
 
 
@@ -110,7 +111,7 @@ def limits_for(job: Job) -> list[str | None]:
     return [*notes, limit_memory(job.memory)]
 
 
-def perform(job: Job, tell: Tell) -> None:
+def do_job(job: Job, tell: Tell) -> None:
     """Do the job and say how it ended: done with its figures, or failed with what a person can do about it."""
     try:
         result = done(job, tell)
@@ -138,24 +139,44 @@ def in_words(error: BaseException, job: Job) -> str:
 
 
 def done(job: Job, tell: Tell) -> dict[str, Any]:
-    """The figures of a run whose files are in its folder, safe even if the machine stops now."""
-    from evenhand.service import findings
-
+    """The figures of a run whose files are in its folder."""
     request, folder = request_of(job.kind, job.config), Path(job.folder)
+    data = _data_of(job, request)
     with _model_at_hand(job) as model:
-        summary = KINDS[job.kind](request, _data_of(job, request), model, job, tell)
+        task = Task(cast("TaskName", job.kind), request.dataset, request.protected, model, request.given())
+        summary = perform(task, JobListener(job, tell), folder, data=data)
     if (folder / "findings.parquet").is_file():
         tell("progress", phase="index", done=0, total=1)
-        findings.write_index(folder / "findings.parquet")
-    flush(folder)
-    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-    failed = summary.get("search", {}).get("error")
-    if failed:
-        failed = in_words(EvenhandError(failed), job)
-    return figures_of(job.kind, summary) | {"files": files} | ({"error": failed} if failed else {})
+    result = result_of(job.kind, summary, folder)
+    return result | ({"error": in_words(EvenhandError(result["error"]), job)} if "error" in result else {})
 
 
-def _data_of(job: Job, request: Request) -> "Dataset":
+class JobListener(Listener):
+    """Says to the worker how the job goes."""
+
+    def __init__(self, job: Job, tell: Tell) -> None:
+        self._job, self._tell, self._progress = job, tell, ProgressTeller(tell)
+        self.search, self.count, self.step = self._progress.search, self._progress.count, self._progress.step  # type: ignore[method-assign]
+        self.findings = FirstPairs(tell, job.told)  # type: ignore[method-assign]
+
+    def checkpoints(self) -> "Checkpoints | None":
+        """Those of an audit stay until its run is over: its worker may be killed when it puts the result away."""
+        from evenhand.runs.checkpoints import Checkpoints
+
+        if self._job.checkpoint is None:
+            return None
+        return Checkpoints(Path(self._job.checkpoint), checkpoint_seconds(), self._news, keep=True)
+
+    def _news(self, news: "News") -> None:
+        if news.kind == "resumed":
+            self._progress.resumed(news.step, news.total, news.findings, news.seconds)
+        elif news.kind == "saved":
+            self._tell("progress", saved=news.findings)
+        else:
+            self._tell("note", text=news.text)
+
+
+def _data_of(job: Job, request: RunRequest) -> "Dataset":
     from evenhand.data.dataset import load_dataset, read_dataset
     from evenhand.data.schema import Schema
 
@@ -180,48 +201,6 @@ def _model_at_hand(job: Job) -> Iterator[str | None]:
         yield model.name
 
 
-def flush(folder: Path) -> None:
-    """Wait until the disk has everything."""
-    for path in (*folder.iterdir(), folder):
-        flush_one(path)
-
-
-def _audit(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:
-    from evenhand.runs.audit import audit
-
-    names, progress = request.protected or data.schema.protected, ProgressTeller(tell)
-    pairs = FirstPairs(tell, data, names, job.told)
-    done = audit(
-        data,
-        names,
-        model=model,
-        out=job.folder,
-        on_progress=progress.search,
-        on_findings=pairs,
-        on_reading=pairs.reading,
-        checkpoints=_checkpoints(job, tell, progress),
-        **request.settings(),
-    )
-    return done.summary
-
-
-def _checkpoints(job: Job, tell: Tell, progress: ProgressTeller) -> "Checkpoints | None":
-    """Those of an audit stay until its run is over: its worker may be killed when it puts the result away."""
-    from evenhand.runs.checkpoints import Checkpoints, News
-
-    def on_news(news: News) -> None:
-        if news.kind == "resumed":
-            progress.resumed(news.step, news.total, news.findings, news.seconds)
-        elif news.kind == "saved":
-            tell("progress", saved=news.findings)
-        else:
-            tell("note", text=news.text)
-
-    if job.checkpoint is None:
-        return None
-    return Checkpoints(Path(job.checkpoint), checkpoint_seconds(), on_news, keep=True)
-
-
 def checkpoint_seconds() -> float:
     """How often an audit writes a checkpoint: $EVENHAND_CHECKPOINT_SECONDS, or as often as usual."""
     from evenhand.runs.checkpoints import SECONDS
@@ -234,28 +213,6 @@ def checkpoint_seconds() -> float:
     if not seconds >= 0:
         raise EvenhandError(f"EVENHAND_CHECKPOINT_SECONDS is a number of seconds from 0; '{given}' is not.")
     return seconds
-
-
-def _measure(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:
-    from evenhand.runs.measure import measure_table
-
-    settings, on_progress = request.settings(), ProgressTeller(tell).count
-    done = measure_table(data, request.protected, model=model, out=job.folder, on_progress=on_progress, **settings)
-    return done.summary
-
-
-def _repair(request: Request, data: "Dataset", model: str | None, job: Job, tell: Tell) -> dict[str, Any]:
-    from evenhand.runs.table_repair import repair_table
-
-    settings, on_step = request.settings(), ProgressTeller(tell).step
-    return repair_table(data, request.protected, model=model, out=job.folder, on_step=on_step, **settings).summary
-
-
-KINDS: dict[str, Callable[[Request, "Dataset", str | None, Job, Tell], dict[str, Any]]] = {
-    "audit": _audit,
-    "measure": _measure,
-    "repair": _repair,
-}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import EvenhandError
+from evenhand.files import flush
 from evenhand.service.requests import is_id, request_of
 from evenhand.service.run_folder import checkpoint_of
 
@@ -78,6 +79,20 @@ def _told(service: "Service", run: str) -> "Iterator[dict[str, Any]]":
     while events := service.runs.events(run, after=last):
         last = events[-1].id
         yield from (event.data for event in events if event.kind == "pair")
+
+
+def result_of(kind: str, summary: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What a run keeps of its summary and files, which are safe even if the machine stops now."""
+    from evenhand.service.findings_index import write_index
+
+    if summary.get("domain") != "text" and (folder / "findings.parquet").is_file():
+        write_index(folder / "findings.parquet")
+    for path in (*folder.iterdir(), folder):
+        flush(path)
+    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
+    failed = summary.get("search", {}).get("error")
+    texts = {"texts": True} if summary.get("domain") == "text" else {}
+    return figures_of(kind, summary) | {"files": files} | texts | ({"error": failed} if failed else {})
 
 
 def figures_of(kind: str, summary: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evenhand.data.dataset import Dataset
     from evenhand.search.recorder import Findings
     from evenhand.search.search import Progress
 
@@ -96,31 +95,21 @@ class FirstPairs:
     Pairs that an earlier attempt at the same run has `told` are counted, and not told again.
     """
 
-    def __init__(self, tell: Tell, data: "Dataset", protected: list[str], told: Sequence[dict[str, Any]] = ()) -> None:
-        self._tell, self._data = tell, data
-        self._known = {pair["description"] for pair in told if "description" in pair}
-        self._told = len(told)
-        self._protected, self._unread = data.schema.protected_indices(protected), list[int]()
+    def __init__(self, tell: Tell, told: Sequence[dict[str, Any]] = ()) -> None:
+        self._tell, self._known, self._told = tell, set(map(_what, told)), len(told)
 
-    def reading(self, protected: list[str], unread: list[str]) -> None:
-        """Hear which attributes findings differ in, and which ones the model does not read: pairs leave these out."""
-        self._protected = self._data.schema.protected_indices(protected)
-        self._unread = [self._data.schema.index(name) for name in unread]
-
-    def __call__(self, findings: "Findings") -> None:
-        """Look at new findings."""
+    def __call__(self, findings: "Findings", words: Callable[[int], dict[str, Any]]) -> None:
+        """Look at new findings; `words` says one of them."""
         room = min(MOST_PAIRS - self._told, PAIRS_AT_ONCE)
         if room > 0:
             gap = abs(findings.score - findings.witness_score)
             for row in (-gap).argsort(kind="stable")[:room]:
-                words = self._words(findings, int(row))
-                if words["description"] not in self._known:
+                pair = words(int(row))
+                if _what(pair) not in self._known:
                     self._told += 1
-                    self._tell("pair", number=self._told, **words)
+                    self._tell("pair", number=self._told, **pair)
 
-    def _words(self, findings: "Findings", row: int) -> dict[str, Any]:
-        from evenhand.report.pairs import table_card
-        from evenhand.report.statistics import example_at
 
-        example = example_at(findings, row, self._protected)
-        return table_card(example, self._data, self._protected, self._unread).as_dict()
+def _what(pair: dict[str, Any]) -> Any:
+    """What a pair is about: a person in words, or a text."""
+    return pair.get("description") or pair.get("text")

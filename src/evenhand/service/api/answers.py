@@ -6,8 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evenhand.service.commands import TERMINAL
-from evenhand.service.requests import Kind
+from evenhand.service.requests import TERMINAL, Kind
 from evenhand.service.storage.runs import State
 from evenhand.service.storage.tables import Run
 

@@ -11,7 +11,8 @@ from starlette.responses import FileResponse
 from evenhand.service.api.answers import FileAnswer, FindingAnswer, FindingsPage, FindingsValues, Listed
 from evenhand.service.api.caller import Caller, CurrentCaller, Id
 from evenhand.service.api.errors import ApiError, documented, errors_as
-from evenhand.service.findings import INDEX, MOST_ROWS, Filters, FindingsIndex, Sort
+from evenhand.service.findings import MOST_ROWS, Filters, FindingsIndex, Sort
+from evenhand.service.findings_index import INDEX
 
 router = APIRouter(prefix="/api/v1", tags=["results"], responses=documented())
 

@@ -22,9 +22,10 @@ from evenhand.service.requests import (
     Kind,
     MeasureRequest,
     RepairRequest,
-    Request,
+    RunRequest,
     is_id,
     request_of,
+    shared_settings,
     title_of,
 )
 from evenhand.service.storage.log import one_line
@@ -34,7 +35,9 @@ from evenhand.service.storage.tables import Run
 NO_FIGURES = ("files", "data")  # of a result
 
 
-def create_run(caller: Caller, kind: str, request: Request, title: str | None = None, parent: Run | None = None) -> Run:
+def create_run(
+    caller: Caller, kind: str, request: RunRequest, title: str | None = None, parent: Run | None = None
+) -> Run:
     """A run that waits for a worker; what cannot work is refused now and not after a wait.
 
     The run keeps the schema of its table: that of its parent, which it is about, else as it is now.
@@ -42,7 +45,7 @@ def create_run(caller: Caller, kind: str, request: Request, title: str | None = 
     schema, text, data = _data(caller, request, parent)
     protected = request.protected or schema.protected
     schema.protected_indices(protected)
-    schema.compared_within(request.within, protected)
+    schema.compared_within(getattr(request, "within", {}), protected)
     model = _model(caller, request)
     title = one_line(title or "") or title_of(kind, request, data, model)
     config = request.model_dump(mode="json")
@@ -70,7 +73,7 @@ def requeue_run(caller: Caller, run_id: str) -> Run:
         return caller.service.runs.resume(run_id, caller.project, check=hold)
 
 
-def worker_request(run: Run) -> Request | None:
+def worker_request(run: Run) -> RunRequest | None:
     """The request of a run that a worker could do; None: it was made in a terminal, with files only that has."""
     try:
         return request_of(run.kind, run.config)
@@ -88,14 +91,19 @@ def audit_settings(caller: Caller, run_id: str, kind: str) -> tuple[Run, dict[st
         raise ApiError(
             "conflict", f"The run {run_id} was made in a terminal, with files that the service does not have."
         )
-    return audit, request.model_dump(include=set(Request.model_fields))
+    return audit, shared_settings(request, kind, "table")
 
 
 def _asker(caller: Caller) -> str | None:
     return None if caller.person is None else caller.person.name
 
 
-def _data(caller: Caller, request: Request, parent: Run | None) -> tuple[Schema, str | None, str]:
+def _printable(title: str | None) -> str:
+    """A title on one line, without characters that a database or a page could stumble over."""
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in title or "").split())
+
+
+def _data(caller: Caller, request: RunRequest, parent: Run | None) -> tuple[Schema, str | None, str]:
     """The schema of the data, its text where it is not built in, and what people call the data."""
     if not is_id(request.dataset):
         schema = load_schema(request.dataset)
@@ -108,7 +116,7 @@ def _data(caller: Caller, request: Request, parent: Run | None) -> tuple[Schema,
     return Schema.parse(tomllib.loads(text), f"of '{entry.name}'", text), text, entry.name
 
 
-def _model(caller: Caller, request: Request) -> str | None:
+def _model(caller: Caller, request: RunRequest) -> str | None:
     if request.model is None:
         if is_id(request.dataset):
             raise EvenhandError("A table of your own needs a model of your own: send one, and name its id as `model`.")

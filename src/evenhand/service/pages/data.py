@@ -16,8 +16,7 @@ from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import file_name
 from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.api.table_tasks import ask
-from evenhand.service.commands import TERMINAL
-from evenhand.service.requests import is_id
+from evenhand.service.requests import TERMINAL, is_id
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.tables import DataFile, Run
 

@@ -15,8 +15,7 @@ from starlette.datastructures import FormData, UploadFile
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, mistake_text
 from evenhand.service.pages.words import SETTINGS
-from evenhand.service.requests import REQUESTS
-from evenhand.service.requests import Request as RunRequest
+from evenhand.service.requests import REQUESTS, RunRequest
 
 
 async def _form(request: Request) -> FormData:
@@ -54,7 +53,7 @@ class FormError(EvenhandError):
 def request_from(kind: str, answers: dict[str, Any]) -> RunRequest:
     """The request that the answers of a form make. Numbers may be as they were typed (see `typed`)."""
     try:
-        return REQUESTS[kind].model_validate(answers)
+        return REQUESTS[kind]["table"].model_validate(answers)
     except ValidationError as error:
         mistakes: dict[str, str] = {}
         for entry in error.errors(include_url=False):
@@ -73,13 +72,13 @@ def typed(number: str) -> str:
 
 def usual(kind: str, setting: str) -> Any:
     """What a setting is where nobody says anything else."""
-    return REQUESTS[kind].model_fields[setting].get_default(call_default_factory=True)
+    return REQUESTS[kind]["table"].model_fields[setting].get_default(call_default_factory=True)
 
 
 @cache
 def _facts(kind: str, setting: str) -> dict[str, Any]:
     """What a request says about a setting, as JSON Schema: of one that may be null, what it is otherwise."""
-    found: dict[str, Any] = REQUESTS[kind].model_json_schema()["properties"][setting]
+    found: dict[str, Any] = REQUESTS[kind]["table"].model_json_schema()["properties"][setting]
     found = found.get("anyOf", [found])[0]
     return found.get("additionalProperties", found)  # type: ignore[no-any-return]
 

@@ -21,7 +21,6 @@ from evenhand.report.words import interval_text, joined, percent
 from evenhand.runs.measure_tables import SHORT, TEXT_SHORT, tables_of
 from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import requeue_run, worker_request
-from evenhand.service.commands import TERMINAL
 from evenhand.service.pages.data import data_name, model_name
 from evenhand.service.pages.new_audit import settings_link
 from evenhand.service.pages.view import CurrentView, Deletion, View, redirect, router
@@ -33,6 +32,7 @@ from evenhand.service.pages.words import (
     requested,
     state_text,
 )
+from evenhand.service.requests import TERMINAL
 from evenhand.service.storage.runs import OVER, STATES
 from evenhand.service.storage.tables import Event, Run
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from evenhand.cli import audit, measure, repair
-from evenhand.cli.kept import done_here
+from evenhand.cli.tasks import do_task, held_here
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from evenhand.service.storage.tables import Run
 
 
-def go_on(service: "Service", run: "Run", as_json: bool) -> None:
+def resume_here(service: "Service", run: "Run", as_json: bool) -> None:
     """Do a run again, with its settings and in its folder, and end as its command would."""
-    from evenhand.service.commands import Command, folder_of
-    from evenhand.service.terminal import whose
+    from evenhand.local_runs.held_run import this_process
+    from evenhand.local_runs.stored_task import folder_of, stored_task
 
     folder = folder_of(run.config)  # before the run is touched
-    command = Command.of_run(run.kind, run.config)
-    take_up = partial(_taken_up, service, run, whose())
+    task = stored_task(run.kind, run.config)
+    claim = partial(_claim, service, run, this_process())
     with (
         repair.saying_that_nothing_is_kept(run.kind == "repair"),
         chdir(folder),
-        done_here(service, take_up, again=True) as place,
+        held_here(service, claim, again=True) as place,
     ):
         place.say = partial(typer.echo, err=True)
-        done = DO[run.kind](command, place, as_json)
+        done = do_task(task, place, as_json)
     if run.kind == "audit":
         if not as_json:
             audit.tell(done)
@@ -41,9 +41,9 @@ def go_on(service: "Service", run: "Run", as_json: bool) -> None:
         tell(done, False, as_json)
 
 
-def _taken_up(service: "Service", run: "Run", me: str) -> "Claim":
+def _claim(service: "Service", run: "Run", me: str) -> "Claim":
     """Hold the run. Of a process that died it is said when its run is free: it is held for the length of a lease."""
-    from evenhand.service.terminal import is_gone
+    from evenhand.local_runs.held_run import is_gone
 
     try:
         return service.runs.claim_again(run.id, me)
@@ -55,6 +55,3 @@ def _taken_up(service: "Service", run: "Run", me: str) -> "Claim":
             left = held.lease_until - service.database.now(session)
         died = "That process is gone:" if is_gone(held.worker) else "If that process has died,"
         raise EvenhandError(f"{error} {died} try again in {max(1, math.ceil(left.total_seconds()))} s.") from error
-
-
-DO = {"audit": audit.do_audit, "measure": measure.do_measure, "repair": repair.do_repair}

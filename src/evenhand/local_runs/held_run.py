@@ -19,21 +19,22 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from evenhand.errors import EvenhandError
 from evenhand.files import cannot_write
-from evenhand.service.commands import Command
+from evenhand.local_runs.interrupts import Interrupts, wish
+from evenhand.local_runs.storage import AROUND, first_line
+from evenhand.local_runs.stored_task import stored_config, title_of_task
+from evenhand.runs.tasks import Listener, Task
 from evenhand.service.heartbeat import Heartbeat
-from evenhand.service.interrupts import Interrupts, wish
-from evenhand.service.jobs import figures_of
+from evenhand.service.jobs import result_of
 from evenhand.service.run_folder import LAST, attempt_folder, checkpoint_of, drop, publish, put_by
 from evenhand.service.settings import Service
 from evenhand.service.storage.database import REFUSED
 from evenhand.service.storage.projects import DEFAULT_PROJECT
 from evenhand.service.storage.runs import Claim, LeaseLost
 from evenhand.service.telling import FirstPairs, ProgressTeller
-from evenhand.service.terminal_storage import AROUND, first_line
 
 if TYPE_CHECKING:
-    from evenhand.data.dataset import Dataset
     from evenhand.runs.checkpoints import Checkpoints, News
+    from evenhand.search.recorder import Findings
 
 LOOK_SECONDS = 0.2  # between two looks whether somebody wishes that the run ends
 PATIENCE_SECONDS = 20.0  # with a database that does not answer when the result is to be kept
@@ -41,18 +42,18 @@ AGAIN_SECONDS = 0.5
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-def begin(service: Service, command: Command) -> Claim:
+def begin(service: Service, task: Task) -> Claim:
     """The entry of a run that this process does now."""
-    return service.runs.begin(DEFAULT_PROJECT, command.kind, command.title, command.config(), whose())
+    return service.runs.begin(DEFAULT_PROJECT, task.kind, title_of_task(task), stored_config(task), this_process())
 
 
-def whose() -> str:
+def this_process() -> str:
     """How lists name this process."""
     return f"{socket.gethostname()[:60]}, process {os.getpid()}"
 
 
 def is_gone(worker: str) -> bool:
-    """Whether a process that `whose` named was one of this machine and is there no more."""
+    """Whether a process that `this_process` named was one of this machine and is there no more."""
     machine, _, number = worker.rpartition(", process ")
     if machine != socket.gethostname()[:60] or not number.isdecimal():
         return False
@@ -66,17 +67,17 @@ def is_gone(worker: str) -> bool:
 
 
 @contextmanager
-def doing(service: Service, enter: Callable[[], Claim], *, again: bool = False) -> Iterator["TerminalRun"]:
+def doing(service: Service, enter: Callable[[], Claim], *, again: bool = False) -> Iterator["HeldRun"]:
     """The run that `enter` makes an entry of, for a block that does it and hands its summary to `keep`.
 
     Otherwise the run failed or was cancelled. From the entry on, no Ctrl-C leaves it behind as if somebody did it.
     """
     interrupts = Interrupts()
     with _saying_once("evenhand.service.heartbeat"), interrupts.heard():
-        run: TerminalRun | None = None
+        run: HeldRun | None = None
         try:
             with interrupts.undisturbed():
-                run = TerminalRun(service, enter(), again, interrupts)
+                run = HeldRun(service, enter(), again, interrupts)
                 run.open()
             yield run
         except BaseException as error:
@@ -90,7 +91,7 @@ def doing(service: Service, enter: Callable[[], Claim], *, again: bool = False) 
                 run.close()
 
 
-class TerminalRun:
+class HeldRun(Listener):
     """A run that this process holds."""
 
     def __init__(self, service: Service, claim: Claim, again: bool, interrupts: Interrupts) -> None:
@@ -102,6 +103,7 @@ class TerminalRun:
         self._over = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name=f"watcher of {claim.run}", daemon=True)
         self._teller = ProgressTeller(self._tell)
+        self._pairs: FirstPairs | None = None
         self.say: Callable[[str], None] = lambda words: None
         self.run, self.place = claim.run, service.home.run(claim.run)
         self.folder = self.place / "nothing yet"
@@ -144,10 +146,12 @@ class TerminalRun:
         """A part of the work, and the share of it that is done."""
         self._teller.step(what, share)
 
-    def pairs(self, data: "Dataset", protected: list[str]) -> FirstPairs:
-        """Who is told of findings in a table."""
-        events = self._runs.events(self.run) if self._again else []
-        return FirstPairs(self._tell, data, protected, [event.data for event in events if event.kind == "pair"])
+    def findings(self, findings: "Findings", words: Callable[[int], dict[str, Any]]) -> None:
+        """Some more findings."""
+        if self._pairs is None:
+            events = self._runs.events(self.run) if self._again else []
+            self._pairs = FirstPairs(self._tell, [event.data for event in events if event.kind == "pair"])
+        self._pairs(findings, words)
 
     def checkpoints(self) -> "Checkpoints":
         """Where an audit keeps what it needs to go on after its process has died."""
@@ -156,18 +160,18 @@ class TerminalRun:
 
         return Checkpoints(checkpoint_of(self.folder), checkpoint_seconds(), self._news, keep=True)
 
-    def keep(self, summary: dict[str, Any], texts: bool = False) -> Path:
+    def keep(self, summary: dict[str, Any]) -> Path:
         """Make the files the run's result and end it; returns where they are."""
         with self._interrupts.undisturbed():
             self._stop_watching()
-            result = result_of(self._claim.kind, summary, self.folder, texts)
+            result = result_of(self._claim.kind, summary, self.folder)
             error = result.pop("error", None)
             stopped = result.get("stopped") == "interrupted"
             state: Literal["done", "failed", "cancelled"] = "failed" if error else "cancelled" if stopped else "done"
             self._heart.progress({"phase": "done", "done": 1, "total": 1, "left": 0.0} | _found(result))
-            self._surely(lambda: publish(self.folder, self._still_held, keep_checkpoint=state != "done"))
+            self._retry(lambda: publish(self.folder, self._still_held, keep_checkpoint=state != "done"))
             self._heart.stop()
-            self._surely(lambda: self._runs.finish(self._claim, state, result, error))
+            self._retry(lambda: self._runs.finish(self._claim, state, result, error))
             drop(self.folder)
             self._state = state
         return self.place
@@ -250,7 +254,7 @@ class TerminalRun:
         if self._watcher.is_alive():
             self._watcher.join()
 
-    def _surely(self, act: Callable[[], object]) -> None:
+    def _retry(self, act: Callable[[], object]) -> None:
         """Do something with the database; one that is away for a moment is asked again."""
         # SQLite has waited for its turn already; what it refuses now it refuses for good.
         end = time.monotonic() + (0.0 if self._service.database.is_sqlite else PATIENCE_SECONDS)
@@ -264,21 +268,6 @@ class TerminalRun:
                 if time.monotonic() >= end:
                     raise
                 time.sleep(AGAIN_SECONDS)
-
-
-def result_of(kind: str, summary: dict[str, Any], folder: Path, texts: bool) -> dict[str, Any]:
-    """The figures that lists and pages show, as a worker makes them; the files are safe even if the machine stops."""
-    from evenhand.service.execute import flush
-
-    if not texts and (folder / "findings.parquet").is_file():
-        from evenhand.service.findings import write_index
-
-        write_index(folder / "findings.parquet")
-    flush(folder)
-    files = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.is_file()}
-    failed = summary.get("search", {}).get("error")
-    extra = {"texts": True} if texts else {}
-    return figures_of(kind, summary) | {"files": files} | extra | ({"error": failed} if failed else {})
 
 
 def _is_no_room(error: BaseException) -> TypeGuard[OSError]:
