@@ -91,7 +91,7 @@ def test_an_error_in_one_check_does_not_stop_the_others(folder: Path) -> None:
     assert "ERROR: The model function gate_models:broken failed: RuntimeError: no weights" in done.stdout
     assert "EXCEEDED, with a warning: " in done.stdout
     assert re.search(r"A real person of the data, row \d+, as they are\.", done.stdout)
-    assert re.search("HELD, with a warning: The model gives .* 0.00% of all 40 rows of people", done.stdout)
+    assert re.search("HELD, with a warning: The accuracy of the model .* 0.00% of all 40 rows of people", done.stdout)
 
 
 @pytest.mark.parametrize(("error", "words"), [(KeyError("surprise"), "KeyError: 'surprise'"), (SystemExit(0), "0")])

@@ -64,7 +64,7 @@ def test_what_it_would_know_is_said_and_it_may_be_accepted() -> None:
     frame = people()
     scaled = pd.DataFrame(StandardScaler().fit_transform(frame[COLUMNS].astype(float)), columns=COLUMNS)
     model = LogisticRegression(C=100).fit(scaled, frame["approved"])
-    with pytest.raises(EvenhandError, match=r"numbers standardised \(mean 0, spread 1\) it would give the label"):
+    with pytest.raises(EvenhandError, match=r"numbers standardised \(mean 0, spread 1\) its accuracy on"):
         evenhand.audit(data_of(frame), "male", model=model, **LEAST)
     accepted = evenhand.audit(data_of(frame), "male", model=model, accept_poor_model=True, **LEAST)
     assert "learned from scaled numbers" in accepted.summary["warnings"][0]

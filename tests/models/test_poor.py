@@ -101,7 +101,7 @@ def test_a_model_no_better_than_a_constant_is_refused_everywhere() -> None:
         lambda: evenhand.repair(DATA, "sex", "average", model=by_rule),
     ):
         with pytest.raises(
-            EvenhandError, match=r"gives the label of the data to .* always saying .* accept_poor_model"
+            EvenhandError, match=r"accuracy of the model on the data is .* always saying .* accept_poor_model"
         ):
             run()
 
@@ -145,15 +145,15 @@ def test_an_accepted_poor_model_is_warned_of_first_in_every_output(tmp_path: Pat
         assert done.exit_code == 0, done.output
         assert done.stdout.startswith("warning")
         summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-        assert "gives the label of the data to" in summary["warnings"][0]
+        assert "The accuracy of the model on the data is" in summary["warnings"][0]
         page = (tmp_path / "out" / "report.html").read_text()
-        assert page.index("gives the label of the data to") < page.index("People affected")
+        assert page.index("The accuracy of the model on the data is") < page.index("People affected")
         card = CliRunner().invoke(app, ["card", "out"])
         assert card.stdout.index("Warning") < card.stdout.index("Protected, changed"), card.output
         measured = CliRunner().invoke(app, ["measure", *words, "--half-width", "0.1", "--out", "measured"])
-        assert measured.stdout.startswith("Warning: The model gives"), measured.output
+        assert measured.stdout.startswith("Warning: The accuracy of the model"), measured.output
         compared = CliRunner().invoke(app, ["compare", *words, "-m", "themis", "--budget", "seeds=5,steps=5"])
-        assert compared.stdout.startswith("Warning: The model gives"), compared.output
+        assert compared.stdout.startswith("Warning: The accuracy of the model"), compared.output
 
 
 def test_a_gate_refuses_a_poor_model_and_warns_where_it_is_accepted(tmp_path: Path) -> None:
@@ -177,15 +177,15 @@ def test_a_gate_refuses_a_poor_model_and_warns_where_it_is_accepted(tmp_path: Pa
     run = run_gate(GateFile.load(tmp_path / "gate.toml"))
     assert [check.status for check in run.checks] == ["error", "held"]
     assert run.exit_code == 2
-    assert run.checks[1].sentence.startswith("Warning: The model gives the label")
-    assert "Warning: The model gives the label" in markdown(run)
-    assert "Warning: The model gives the label" in junit(run)
+    assert run.checks[1].sentence.startswith("Warning: The accuracy of the model")
+    assert "Warning: The accuracy of the model" in markdown(run)
+    assert "Warning: The accuracy of the model" in junit(run)
 
 
 def test_other_networks_are_refused_for_a_wrong_order_of_columns() -> None:
     torch.manual_seed(0)
     turned = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2))
-    with pytest.raises(EvenhandError, match=r"what its columns are is not said|gives the label of the data"):
+    with pytest.raises(EvenhandError, match=r"what its columns are is not said|accuracy of the model on the data"):
         subject(turned)
 
 

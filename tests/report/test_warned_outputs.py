@@ -24,7 +24,7 @@ from tests.worlds.warned import DATA, dropping
 pytest_plugins = ["tests.worlds.warned"]
 NOT_READ = "The model does not read sex; this test cannot find anything."
 LEFT_OUT = "The model does not read noise, which this test leaves out."
-POOR = "The model gives the label of the data to"
+POOR = "The accuracy of the model on the data is"
 WITHIN = "within 10 of their own age"
 
 

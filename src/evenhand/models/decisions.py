@@ -85,8 +85,8 @@ def check_single_score(classifier: Classifier, data: Dataset) -> None:
     right, right_at_half = (odds > 0) == labels, (odds > 0.5) == labels
     if not clearly_better(right, labels == commonest(labels)) or clearly_better(right_at_half, right):
         raise _no_classifier(
-            f"It returns one number for each row, some outside 0 to 1; taken as a logit it gives the label of "
-            f"{right.mean():.1%} of {len(rows):,} rows, cut at one half {right_at_half.mean():.1%}"
+            f"It returns one number for each row, some outside 0 to 1; taken as a logit its accuracy on "
+            f"{len(rows):,} rows is {right.mean():.1%}, cut at one half {right_at_half.mean():.1%}"
         )
 
 

@@ -65,7 +65,7 @@ def commonest(labels: NDArray[np.int64]) -> int:
 
 
 def agreement_of(labels: NDArray[np.int64], given: NDArray[np.int64], names: list[str]) -> dict[str, Any]:
-    """How often a model gives the label that rows have, beside how often always saying the commonest would."""
+    """The accuracy of a model on rows, beside that of always saying the commonest label."""
     most = commonest(labels)
     return {
         "rows": len(labels),

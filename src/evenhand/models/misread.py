@@ -1,4 +1,4 @@
-"""Whether a model gives the labels of the data, and what is wrong where it does not.
+"""Whether a model knows the labels of the data, and what is wrong where it does not.
 
 Its classes may stand in another order, its columns may be swapped, or it may have learned from scaled numbers.
 """
@@ -52,8 +52,8 @@ def complaint(data: Dataset, rows: NDArray[np.int64], given: Labels, named: bool
     if not poor and order is None:
         return ""
     shares = (
-        f"The model gives the label of the data to {right.mean():.1%} of {len(rows):,} rows; always saying "
-        f"‘{names[most]}’ would match {always.mean():.1%}"
+        f"The accuracy of the model on the data is {right.mean():.1%} ({len(rows):,} rows); always saying "
+        f"‘{names[most]}’ would reach {always.mean():.1%}"
         + (", and so small a difference may be chance. " if poor and right.mean() > always.mean() else ". ")
     )
     return shares + _reason(labels, given, names, order)
@@ -65,7 +65,7 @@ def _reason(labels: Labels, given: Labels, names: Sequence[str], order: tuple[in
         meant = [names[place] for place in order]
         share = (np.array(order)[given] == labels).mean()
         return (
-            f"Its classes seem to be in another order: as {', '.join(meant)} it would give that of {share:.1%}. "
+            f"Its classes seem to be in another order: as {', '.join(meant)} it would reach {share:.1%}. "
             "Correct label.values in the schema, or say classes in a description (.toml)."
         )
     distinct = np.unique(given)
@@ -106,9 +106,9 @@ def better_swap(classifier: Classifier, data: Dataset) -> str:
         return ""
     one, other = (names[place] for place in best)
     return (
-        f"The model's columns seem to be in another order: with {one} and {other} swapped it would give the label of "
-        f"the data to {swapped.mean():.1%} of {len(rows):,} rows, and not to {own.mean():.1%}. List its columns in the "
-        "right order in a description (.toml), or fit it on a data frame, so that it knows their names."
+        f"The model's columns seem to be in another order: with {one} and {other} swapped its accuracy on "
+        f"{len(rows):,} rows would be {swapped.mean():.1%}, and not {own.mean():.1%}. List its columns in the right "
+        "order in a description (.toml), or fit it on a data frame, so that it knows their names."
     )
 
 
@@ -128,9 +128,9 @@ def better_scaled(classifier: Classifier, data: Dataset) -> str:
             continue
         if clearly_better(scaled, own, among=len(SCALES)) and clearly_better(scaled, labels == commonest(labels)):
             return (
-                f"The model seems to have learned from scaled numbers: with its numbers {words} it would give the "
-                f"label of the data to {scaled.mean():.1%} of {len(rows):,} rows, and not to {own.mean():.1%}. Make "
-                "the scaling part of the model (a Pipeline with the scaler, a function of a data frame), or say it in "
+                f"The model seems to have learned from scaled numbers: with its numbers {words} its accuracy on "
+                f"{len(rows):,} rows would be {scaled.mean():.1%}, and not {own.mean():.1%}. Make the scaling part of "
+                "the model (a Pipeline with the scaler, a function of a data frame), or say it in "
                 'a description (.toml) with as = "standard" or "minmax".'
             )
     return ""

@@ -23,7 +23,7 @@ from evenhand.models.adapters.archives import LARGEST_CONTENT, open_archive
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.adapters.features.entries import Inputs
 from evenhand.models.adapters.features.matrix import Features
-from evenhand.models.adapters.torch.networks import TRIAL_ROWS, cannot_read
+from evenhand.models.adapters.torch.networks import cannot_read, check_on_rows
 from evenhand.models.classifier import first_line
 
 PREPARING = ("Normalization", "Discretization", "Rescaling", "CategoryEncoding", "Hashing")
@@ -75,7 +75,7 @@ def wrap_keras(data: Dataset, model: Any, inputs: Inputs, about: str = "") -> nn
     if shape and shape[-1] not in (None, features.width):
         raise cannot_read(about, features, f"its input has {shape[-1]} columns")
     adapter = KerasAdapter(features, model, about)
-    _try(adapter, data)
+    check_on_rows(adapter, data)
     adapter.note_inputs(inputs)
     if _prepares_values(model):
         adapter.ways = ("values", "raw")
@@ -130,14 +130,6 @@ class KerasAdapter(Adapter):
         with self._keras.device(self._place):
             scores: Tensor = model(self.features(x).to(self._place), training=False)
         return scores.to(x.device)
-
-
-def _try(adapter: KerasAdapter, data: Dataset) -> None:
-    try:
-        with torch.no_grad():
-            adapter(torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32))
-    except Exception as error:  # the user's own model: whatever it raises is theirs to mend
-        raise cannot_read(adapter.about, adapter.features, first_line(error)) from error
 
 
 def check_keras_file(path: Path) -> None:

@@ -27,7 +27,7 @@ from evenhand.models.adapters.features.matrix import Features
 from evenhand.models.adapters.frames import FrameAdapter
 from evenhand.models.adapters.onnx.files import read_onnx
 from evenhand.models.adapters.onnx.graph import FLOATS, OnnxGraph, obstacles
-from evenhand.models.adapters.torch.networks import TRIAL_ROWS, NetworkAdapter, cannot_read
+from evenhand.models.adapters.torch.networks import NetworkAdapter, cannot_read, check_on_rows
 from evenhand.models.classifier import first_line
 
 MATRICES = {1: torch.float32, 11: torch.float64, 6: torch.int32, 7: torch.int64}  # by ONNX's numbers of types
@@ -189,11 +189,7 @@ def _on_matrix(data: Dataset, file: _OpenFile, source: Any, inputs: Inputs) -> A
     if wanted not in (None, features.width):
         raise cannot_read(about, features, f"its input has {wanted} columns")
     runtime = OnnxRuntimeAdapter(features, file.run, file.decide, source, data.schema.label, about)
-    x = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32)
-    try:
-        expected = runtime(x)
-    except Exception as error:
-        raise cannot_read(about, features, first_line(error)) from error
+    x, expected = check_on_rows(runtime, data)
     why_not = _why_not(file.model, file.output, MATRICES[kind])
     if not why_not:
         graph = OnnxGraph(file.model, source.name, file.output)

@@ -1,6 +1,7 @@
 """How a network reads people: behind its features, a network of torch reads codes and gives gradients by them."""
 
 import copy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -51,20 +52,21 @@ def behind_features(data: Dataset, network: nn.Module, inputs: Inputs, about: st
     dtype = next((p.dtype for p in network.parameters() if p.is_floating_point()), torch.float32)
     adapter = NetworkAdapter(Features(data, inputs, dtype), network, about)
     adapter.note_inputs(inputs)
-    _try(adapter, data)
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+    check_on_rows(adapter.to(device), data, device, _first_layer(network))
     return adapter
 
 
-def _try(adapter: NetworkAdapter, data: Dataset) -> None:
-    device = next((p.device for p in adapter.network.parameters()), torch.device("cpu"))
+def check_on_rows(
+    adapter: Any, data: Dataset, device: torch.device | str = "cpu", wanted: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """A few rows and what an adapter behind features says of them; an error in words where it cannot read them."""
     x = torch.tensor(data.clipped[:TRIAL_ROWS], dtype=torch.float32, device=device)
     try:
         with torch.no_grad():
-            adapter.to(device)(x)
-    except EvenhandError:
-        raise
+            return x, adapter(x)
     except Exception as error:  # the user's own model: whatever it raises is theirs to mend
-        raise cannot_read(adapter.about, adapter.features, first_line(error), _first_layer(adapter.network)) from error
+        raise cannot_read(adapter.about, adapter.features, first_line(error), wanted) from error
 
 
 def _first_layer(network: nn.Module) -> int | None:
