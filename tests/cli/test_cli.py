@@ -7,49 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import pytest
 
-from tests.worlds.doc_blocks import evenhand as in_process
+from tests.worlds.commands import COMMAND, Shell, in_own_process
 
-COMMAND = [sys.executable, "-c", "from evenhand.cli.main import main; main()"]
+pytest_plugins = ["tests.worlds.commands"]
 QUICK = ["--seeds", "40", "--steps", "30"]
-
-
-def evenhand(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ | {"COLUMNS": "80", "NO_COLOR": "1"} | environment,
-        timeout=300,
-    )
-
-
-class Done(NamedTuple):
-    """How a command ended, and what it printed."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., Done]]:
-    """Runs a command in this process and an empty folder: for what no process of its own is needed."""
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", ["", *sys.path])
-    yield lambda *arguments: Done(in_process(list(arguments)), *capsys.readouterr())
-    sys.modules.pop("wrong_models", None)
 
 
 @pytest.mark.parametrize(
@@ -74,63 +40,63 @@ def here(
         ["reproduce", "tables"],
     ],
 )
-def test_help_fits_80_columns_and_gives_examples(here: Callable[..., Done], arguments: list[str]) -> None:
-    done = here(*arguments, "--help")
-    assert done.returncode == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "evenhand " in done.stdout
+def test_help_fits_80_columns_and_gives_examples(shell: Shell, arguments: list[str]) -> None:
+    done = shell(*arguments, "--help")
+    assert done.code == 0
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert " ".join(["evenhand", *arguments]) in done.out.partition("Usage:")[2].partition("\n")[2]  # an example
 
 
-def test_the_help_of_compare_names_all_methods() -> None:
+def test_the_help_of_compare_names_all_methods(shell: Shell) -> None:
     from evenhand.methods.registry import METHODS
 
-    text = " ".join(evenhand("compare", "--help").stdout.split())
+    text = " ".join(shell("compare", "--help").out.split())
     listed = re.sub(r" \([^)]*\)", "", text.split("Methods: ")[1].split(". Examples")[0])
     assert listed.rstrip(".").split(", ") == list(METHODS)
 
 
 def test_version() -> None:
-    assert evenhand("--version").stdout.startswith("evenhand 0.")
+    assert in_own_process("--version").out.startswith("evenhand 0.")
 
 
-def test_an_audit(tmp_path: Path) -> None:
-    done = evenhand("audit", "census", "--protected", "sex", *QUICK, "--out", str(tmp_path / "a"))
-    assert done.returncode == 0
-    assert "findings" in done.stdout
-    assert "report.html" in done.stdout
-    assert max(len(line.rstrip()) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
-    assert "local steps 1/30" in done.stderr  # progress as plain lines, not on standard output
-    assert "\x1b" not in done.stdout + done.stderr
+def test_an_audit(shell: Shell, tmp_path: Path) -> None:
+    done = in_own_process("audit", "census", "--protected", "sex", *QUICK, "--out", str(tmp_path / "a"))
+    assert done.code == 0
+    assert "findings" in done.out
+    assert "report.html" in done.out
+    assert max(len(line.rstrip()) for line in done.out.splitlines() if str(tmp_path) not in line) <= 80
+    assert "local steps 1/30" in done.error  # progress as plain lines, not on standard output
+    assert "\x1b" not in done.out + done.error
     assert (tmp_path / "a" / "findings.parquet").is_file()
-    again = evenhand("report", str(tmp_path / "a"), "--out", str(tmp_path / "again.html"))
-    assert again.returncode == 0
+    again = shell("report", str(tmp_path / "a"), "--out", str(tmp_path / "again.html"))
+    assert again.code == 0
     assert (tmp_path / "again.html").read_text() == (tmp_path / "a" / "report.html").read_text()
 
 
-def test_json_is_json_and_quiet_is_quiet(tmp_path: Path) -> None:
-    done = evenhand("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path), "--json", "--quiet")
-    assert json.loads(done.stdout)["search"]["seeds"] == 40
-    assert done.stderr == ""
-    quiet = evenhand("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path), "--quiet")
-    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
+def test_json_is_json_and_quiet_is_quiet(shell: Shell, tmp_path: Path) -> None:
+    done = shell("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path), "--json", "--quiet")
+    assert json.loads(done.out)["search"]["seeds"] == 40
+    assert done.error == ""
+    quiet = shell("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path), "--quiet")
+    assert (quiet.code, quiet.out, quiet.error) == (0, "", "")
 
 
-def test_each_has_a_run_and_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_each_has_a_run_and_a_folder_of_its_own(shell: Shell, tmp_path: Path) -> None:
     arguments = ["audit", "census", "--protected", "race,sex", "--each", "--seeds", "20", "--steps", "5", "--json"]
-    kept = json.loads(evenhand(*arguments, cwd=tmp_path).stdout)
+    kept = json.loads(shell(*arguments).out)
     assert [summary["protected"] for summary in kept] == [["race"], ["sex"]]
     home = Path(os.environ["EVENHAND_HOME"])
     assert [summary["folder"] for summary in kept] == [str(home / "runs" / summary["run"]) for summary in kept]
     assert all((Path(summary["folder"]) / "report.html").is_file() for summary in kept)
     assert not list(tmp_path.iterdir())
-    named = json.loads(evenhand(*arguments, "--out", "mine", cwd=tmp_path).stdout)
+    named = json.loads(shell(*arguments, "--out", "mine").out)
     assert [summary["folder"] for summary in named] == ["mine/race", "mine/sex"]
     assert "run" not in named[0]
 
 
-def test_limits_are_said(tmp_path: Path) -> None:
-    done = evenhand("audit", "census", "-p", "sex", "--max-findings", "25", "--out", str(tmp_path))
-    assert "stopped at the number of findings" in " ".join(done.stdout.split())
+def test_limits_are_said(shell: Shell, tmp_path: Path) -> None:
+    done = shell("audit", "census", "-p", "sex", "--max-findings", "25", "--out", str(tmp_path))
+    assert "stopped at the number of findings" in " ".join(done.out.split())
     assert len(pd.read_parquet(tmp_path / "findings.parquet")) == 25
 
 
@@ -186,8 +152,9 @@ BLACK_BOX = ["--model", "wrong_models:blackbox", "--inputs", "codes", "--accept-
     ],
 )
 def test_mistakes_end_with_a_message_and_exit_code_2(
-    here: Callable[..., Done], tmp_path: Path, arguments: list[str], message: str
+    shell: Shell, tmp_path: Path, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delitem(sys.modules, "wrong_models", raising=False)
     (tmp_path / "wrong_models.py").write_text(
         "import torch\n"
         "def narrow(): return torch.nn.Linear(12, 2)\n"
@@ -196,29 +163,29 @@ def test_mistakes_end_with_a_message_and_exit_code_2(
         "class BlackBox(torch.nn.Module):\n    def forward(self, x): return x.detach()[:, 7:9]\n"
         "blackbox = BlackBox\n"
     )
-    done = here(*arguments)
-    assert done.returncode == 2, done.stderr
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    done = shell(*arguments)
+    assert done.code == 2, done.error
+    assert message in done.error
+    assert "Traceback" not in done.error
+    assert done.out == ""
     assert [path.name for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".pyc"] == [
         "wrong_models.py"
     ]
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    done = evenhand("audit", "census", "-p", "sex", "--out", str(tmp_path / "file" / "x"))
-    assert done.returncode == 2
-    assert "Cannot write to" in done.stderr
+    done = shell("audit", "census", "-p", "sex", "--out", str(tmp_path / "file" / "x"))
+    assert done.code == 2
+    assert "Cannot write to" in done.error
 
 
-def test_training_and_using_the_result(tmp_path: Path, schema_file: Path) -> None:
-    done = evenhand("train", str(schema_file), "--epochs", "2", "--out", str(tmp_path / "net"))
-    assert done.returncode == 0
-    assert "accuracy" in done.stdout
-    assert "epoch   1" in done.stderr
-    audit = evenhand(
+def test_training_and_using_the_result(shell: Shell, tmp_path: Path, schema_file: Path) -> None:
+    done = shell("train", str(schema_file), "--epochs", "2", "--out", str(tmp_path / "net"))
+    assert done.code == 0
+    assert "accuracy" in done.out
+    assert "epoch   1" in done.error
+    audit = shell(
         "audit",
         str(schema_file),
         "--model",
@@ -228,40 +195,40 @@ def test_training_and_using_the_result(tmp_path: Path, schema_file: Path) -> Non
         str(tmp_path / "a"),
         "--accept-poor-model",  # after two epochs it may know nothing
     )
-    assert audit.returncode == 0, audit.stderr
+    assert audit.code == 0, audit.error
 
 
-def test_data_cards() -> None:
-    listed = evenhand("data", "list")
-    assert "48,842 people" in listed.stdout
-    shown = evenhand("data", "show", "census")
-    assert max(len(line.rstrip()) for line in shown.stdout.splitlines()) <= 80
+def test_data_cards(shell: Shell) -> None:
+    listed = shell("data", "list")
+    assert "48,842 people" in listed.out
+    shown = shell("data", "show", "census")
+    assert max(len(line.rstrip()) for line in shown.out.splitlines()) <= 80
     for words in ("CC BY 4.0", "hours-per-week", "protected"):
-        assert words in shown.stdout
-    assert json.loads(evenhand("data", "show", "bank", "--json").stdout)["rows"] == 45_211
+        assert words in shown.out
+    assert json.loads(shell("data", "show", "bank", "--json").out)["rows"] == 45_211
 
 
-def test_a_comparison(tmp_path: Path) -> None:
-    done = evenhand(
+def test_a_comparison(shell: Shell, tmp_path: Path) -> None:
+    done = shell(
         "compare", "census", "-p", "sex", "-m", "margin,labels", "-b", "seeds=30,steps=20", "--out", str(tmp_path)
     )
-    assert done.returncode == 0, done.stderr
-    assert "themis" in done.stdout
+    assert done.code == 0, done.error
+    assert "themis" in done.out
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".csv", ".html", ".json", ".md"]
-    assert "census labels" in done.stderr
+    assert "census labels" in done.error
 
 
-def test_other_methods_in_an_audit(tmp_path: Path) -> None:
+def test_other_methods_in_an_audit(shell: Shell, tmp_path: Path) -> None:
     for method in ("adf", "themis", "aequitas"):
-        done = evenhand("audit", "census", "-p", "age", *QUICK, "--method", method, "--out", str(tmp_path / method))
-        assert done.returncode == 0, done.stderr
-        assert f"{method}: " in done.stdout
+        done = shell("audit", "census", "-p", "age", *QUICK, "--method", method, "--out", str(tmp_path / method))
+        assert done.code == 0, done.error
+        assert f"{method}: " in done.out
     rows = pd.read_parquet(tmp_path / "themis" / "findings.parquet")["seed_row"]
     assert (rows < 0).all()  # random samples start from no row
     assert "Started from a random sample" in (tmp_path / "themis" / "report.html").read_text()
     set_one = ["--method", "adf", "--set", "accept-failed=1.0"]
-    done = evenhand("audit", "census", "-p", "age", *QUICK, *set_one, "--out", str(tmp_path / "set"), "--json", "-q")
-    summary = json.loads(done.stdout)
+    done = shell("audit", "census", "-p", "age", *QUICK, *set_one, "--out", str(tmp_path / "set"), "--json", "-q")
+    summary = json.loads(done.out)
     assert summary["config"]["settings"] == {"accept_failed": 1.0}
     assert summary["folder"] == str(tmp_path / "set")
 
@@ -287,14 +254,14 @@ def test_control_c_while_the_people_of_the_data_are_checked(tmp_path: Path) -> N
     assert summary["data_rate"]["all"]["population"] == "a random part of the rows of census"
 
 
-def test_reports_of_folders_that_hold_no_audit(tmp_path: Path) -> None:
+def test_reports_of_folders_that_hold_no_audit(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "summary.json").write_text("{}")
-    done = evenhand("report", str(tmp_path))
-    assert done.returncode == 2
-    assert "does not hold an audit" in done.stderr
+    done = shell("report", str(tmp_path))
+    assert done.code == 2
+    assert "does not hold an audit" in done.error
 
 
-def test_names_with_brackets_are_printed_as_they_are(tmp_path: Path) -> None:
-    done = evenhand("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path / "a [b] ü"))
-    assert "a [b] ü/report.html" in done.stdout
-    assert "[data set]" in evenhand("data", "show", "census").stdout
+def test_names_with_brackets_are_printed_as_they_are(shell: Shell, tmp_path: Path) -> None:
+    done = shell("audit", "census", "-p", "sex", *QUICK, "--out", str(tmp_path / "a [b] ü"))
+    assert "a [b] ü/report.html" in done.out
+    assert "[data set]" in shell("data", "show", "census").out

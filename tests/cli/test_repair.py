@@ -3,17 +3,14 @@
 import json
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
 
-from evenhand.cli.main import main
 from evenhand.models.network import first_layer, save_network
 from evenhand.repairs.table_training import blind_network
-from tests.cli.test_cli import evenhand
+from tests.worlds.commands import Done, Shell
 from tests.worlds.repair import DOMAINS, network, table
 
 QUICK = ["--seeds", "20", "--steps", "5", "--epochs", "2", "--repeats", "1", "--half-width", "0.03"]
@@ -37,20 +34,12 @@ def exact():
 """
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    error: str
-
-
-Run = Callable[..., Done]
+pytest_plugins = ["tests.worlds.commands"]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """The command line in this process, in a folder with a table, its schema, a network and a black box."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
     data = table()
     rows = [",".join(map(str, [*row, f"class {label}"])) for row, label in zip(data.codes, data.labels, strict=True)]
     Path("people.csv").write_text("\n".join(["a0,a1,a2,a3,y", *rows]))
@@ -65,17 +54,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "box_to_repair", raising=False)
 
-    def command(*arguments: str) -> Done:
-        monkeypatch.setattr(sys, "argv", ["evenhand", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        return Done(int(end.value.code or 0), said.out, said.err)
-
-    return command
+    return shell
 
 
-def repair(run: Run, *arguments: str, model: str = "net.safetensors", out: str = "out") -> Done:
+def repair(run: Shell, *arguments: str, model: str = "net.safetensors", out: str = "out") -> Done:
     return run("repair", "people.toml", "-p", "a0", "--model", model, "--out", out, *QUICK, *arguments)
 
 
@@ -83,15 +65,8 @@ def files(folder: str) -> set[str]:
     return {path.name for path in Path(folder).iterdir()}
 
 
-def test_help_fits_80_columns_and_gives_examples() -> None:
-    done = evenhand("repair", "--help")
-    assert done.returncode == 0
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "evenhand repair census" in done.stdout
-
-
 @pytest.mark.parametrize("model", ["net.safetensors", "box_to_repair:make", "box_to_repair:exact"])
-def test_an_averaged_model_is_a_file_to_audit(run: Run, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_averaged_model_is_a_file_to_audit(run: Shell, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVENHAND_TRUST", model)
     done = repair(run, "--by", "average", model=model)
     assert done.code == 0
@@ -108,7 +83,7 @@ def test_an_averaged_model_is_a_file_to_audit(run: Run, model: str, monkeypatch:
     assert after["data_rate"]["all"]["discriminatory"] == 0
 
 
-def test_a_retrained_model_is_a_file_to_audit_and_its_command_makes_it_again(run: Run) -> None:
+def test_a_retrained_model_is_a_file_to_audit_and_its_command_makes_it_again(run: Shell) -> None:
     done = repair(run, "--by", "pairing,augment", "--share", "0.5", "--vote", "own", "--seed", "3", "--json", "--quiet")
     assert (done.code, done.error) == (0, "")
     summary = json.loads(done.out)
@@ -121,7 +96,7 @@ def test_a_retrained_model_is_a_file_to_audit_and_its_command_makes_it_again(run
     assert audit.code == 0
 
 
-def test_without_a_folder_each_repair_is_a_run_that_is_kept(run: Run) -> None:
+def test_without_a_folder_each_repair_is_a_run_that_is_kept(run: Shell) -> None:
     command = ["repair", "people.toml", "-p", "a0", "--model", "net.safetensors", "--by", "average", *QUICK]
     one, other = (json.loads(run(*command, "--json", "--quiet").out) for _ in range(2))
     assert one["run"] != other["run"]
@@ -154,7 +129,7 @@ def test_without_a_folder_each_repair_is_a_run_that_is_kept(run: Run) -> None:
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_done_is_said_and_nothing_is_left(run: Run, arguments: list[str], message: str) -> None:
+def test_what_cannot_be_done_is_said_and_nothing_is_left(run: Shell, arguments: list[str], message: str) -> None:
     done = repair(run, *arguments)
     assert done.code == 2
     assert message in " ".join(done.error.split())
@@ -164,14 +139,14 @@ def test_what_cannot_be_done_is_said_and_nothing_is_left(run: Run, arguments: li
 
 
 @pytest.mark.parametrize("by", ["augment", "certified", "pairing", "blind", "average,blind"])
-def test_a_black_box_is_offered_the_average_only(run: Run, by: str) -> None:
+def test_a_black_box_is_offered_the_average_only(run: Shell, by: str) -> None:
     done = repair(run, "--by", by, model="box_to_repair:make")
     assert done.code == 2
     assert 'Only --by average (in Python by="average") is offered' in done.error
     assert not Path("out").exists()
 
 
-def test_where_no_way_is_named_a_black_box_is_averaged(run: Run) -> None:
+def test_where_no_way_is_named_a_black_box_is_averaged(run: Shell) -> None:
     done = repair(run, model="box_to_repair:make")
     assert done.code == 0
     summary = json.loads(Path("out/summary.json").read_text())
@@ -183,7 +158,7 @@ def test_where_no_way_is_named_a_black_box_is_averaged(run: Run) -> None:
     assert "Repaired by average" not in own.out
 
 
-def test_a_repair_without_a_named_way_is_kept_and_listed(run: Run) -> None:
+def test_a_repair_without_a_named_way_is_kept_and_listed(run: Shell) -> None:
     command = ["repair", "people.toml", "-p", "a0", "--model", "box_to_repair:make", *QUICK]
     kept = json.loads(run(*command, "--json", "--quiet").out)
     assert files(kept["folder"]) >= {"summary.json"}
@@ -192,7 +167,7 @@ def test_a_repair_without_a_named_way_is_kept_and_listed(run: Run) -> None:
     assert "a0 by" not in shown
 
 
-def test_all_of_a_black_box_is_what_can_be_done_to_it(run: Run) -> None:
+def test_all_of_a_black_box_is_what_can_be_done_to_it(run: Shell) -> None:
     done = repair(run, "--by", "all", model="box_to_repair:make")
     assert done.code == 0
     summary = json.loads(Path("out/summary.json").read_text())
@@ -201,7 +176,7 @@ def test_all_of_a_black_box_is_what_can_be_done_to_it(run: Run) -> None:
     assert "--by all" in summary["command"]
 
 
-def test_an_averaged_model_needs_no_repair(run: Run) -> None:
+def test_an_averaged_model_needs_no_repair(run: Shell) -> None:
     repair(run, "--by", "average", "--quiet")
     done = repair(run, "--by", "pairing", "-p", "a1", model="out/model.safetensors", out="again")
     assert done.code == 2
@@ -211,7 +186,7 @@ def test_an_averaged_model_needs_no_repair(run: Run) -> None:
     assert "does not read a0" in done.error  # so there is nothing to repair
 
 
-def test_without_findings_there_is_nothing_to_learn_from(run: Run) -> None:
+def test_without_findings_there_is_nothing_to_learn_from(run: Shell) -> None:
     """The network reads a0, but so little of it that no label depends on it."""
     nearly_blind = blind_network(network(), [0], torch.tensor([1.0]))
     with torch.no_grad():
@@ -227,7 +202,7 @@ def test_without_findings_there_is_nothing_to_learn_from(run: Run) -> None:
     assert {name: Path("out", name).read_bytes() for name in files("out")} == earlier
 
 
-def test_a_condition_that_nothing_meets(run: Run) -> None:
+def test_a_condition_that_nothing_meets(run: Shell) -> None:
     done = repair(run, "--by", "blind,average", "--choose", "accuracy_loss<=-0.5 and rate<=0.1")
     assert done.code == 1
     assert "no repair keeps to accuracy_loss<=-0.5 and rate<=0.1" in " ".join(done.error.split())
@@ -236,7 +211,7 @@ def test_a_condition_that_nothing_meets(run: Run) -> None:
     assert json.loads(Path("out/summary.json").read_text())["chosen"] is None
 
 
-def test_a_broken_model_leaves_nothing(run: Run) -> None:
+def test_a_broken_model_leaves_nothing(run: Shell) -> None:
     """It fails only when it is asked about more rows than the trial at the start."""
     broken = "import torch\nfrom torch import nn\n\nclass Broken(nn.Module):\n    def forward(self, x):\n"
     broken += "        if len(x) > 500: raise ValueError('no more')\n        return x[:, :2]\n"

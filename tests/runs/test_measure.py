@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 import evenhand
-from evenhand.cli.main import main
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.measures.people import discriminatory_rows
 from evenhand.models.network import FeedForward
 from evenhand.runs.measure import Measurement, measure
 from evenhand.search.space import TableSpace
-from tests.cli.test_cli import COMMAND
-from tests.cli.test_cli import evenhand as command
+from tests.worlds.commands import COMMAND, Shell
 from tests.worlds.schemas import UNTRAINED, classifier_of, linear
 
+pytest_plugins = ["tests.worlds.commands"]
 COARSE = UNTRAINED | {"half_width": 0.1, "changes": 1}
 
 
@@ -77,32 +76,20 @@ def test_findings_of_an_earlier_audit(tmp_path: Path) -> None:
         measure("bank", "age", half_width=0.1, findings=tmp_path)
 
 
-def test_the_command_prints_tables_of_80_columns(tmp_path: Path) -> None:
-    done = command("measure", "census", "-p", "race", "--half-width", "0.02", "--out", str(tmp_path / "m"))
-    assert done.returncode == 0
+def test_the_command_prints_tables_of_80_columns(shell: Shell, tmp_path: Path) -> None:
+    done = shell("measure", "census", "-p", "race", "--half-width", "0.02", "--out", str(tmp_path / "m"))
+    assert done.code == 0
     for words in ("whole domain", "held-out rows", "neighbourhood", "favoured most: ", "selection rate"):
-        assert words in done.stdout
-    assert "race, uniform" in done.stderr
-    assert max(len(line.rstrip()) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
+        assert words in done.out
+    assert "race, uniform" in done.error
+    assert max(len(line.rstrip()) for line in done.out.splitlines() if str(tmp_path) not in line) <= 80
     assert json.loads((tmp_path / "m" / "summary.json").read_text())["kind"] == "measure"
 
 
-def here(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
-) -> tuple[int | str | None, str, str]:
-    """The command in this process: exit code, standard output, standard error."""
-    monkeypatch.setattr("sys.argv", ["evenhand", "measure", *arguments])
-    with pytest.raises(SystemExit) as end:
-        main()
-    said = capsys.readouterr()
-    return end.value.code, said.out, said.err
-
-
-def test_json_and_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ["census", "-p", "sex", "--half-width", "0.02", "--json", "--quiet"]
-    code, printed, errors = here(capsys, monkeypatch, *arguments)
-    assert (code, errors) == (0, "")
-    assert json.loads(printed)["protected"] == ["sex"]
+def test_json_and_quiet(shell: Shell) -> None:
+    done = shell("measure", "census", "-p", "sex", "--half-width", "0.02", "--json", "--quiet")
+    assert (done.code, done.error) == (0, "")
+    assert json.loads(done.out)["protected"] == ["sex"]
 
 
 @pytest.mark.parametrize(
@@ -117,21 +104,11 @@ def test_json_and_quiet(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         (["--findings", "/nowhere"], "/nowhere"),
     ],
 )
-def test_bad_input_is_said_in_words(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    code, _, errors = here(
-        capsys, monkeypatch, "census", *(arguments if "-p" in arguments else ["-p", "sex", *arguments])
-    )
-    assert code == 2
-    assert errors.startswith("error: ")
-    assert says in errors
-
-
-def test_help() -> None:
-    done = command("measure", "--help")
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert "evenhand measure census --protected sex" in done.stdout
+def test_bad_input_is_said_in_words(arguments: list[str], says: str, shell: Shell) -> None:
+    done = shell("measure", "census", *(arguments if "-p" in arguments else ["-p", "sex", *arguments]))
+    assert done.code == 2
+    assert done.error.startswith("error: ")
+    assert says in done.error
 
 
 def test_ctrl_c_keeps_what_is_measured(tmp_path: Path) -> None:
