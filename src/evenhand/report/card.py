@@ -23,11 +23,12 @@ from evenhand.report.sentences import (
     measured_parts,
     method_text,
     model_text,
+    protected_name,
     ruled_out_text,
     within_words,
 )
 from evenhand.report.text_marks import has_strong_words
-from evenhand.report.words import counted, interval_text, joined, moment, percent
+from evenhand.report.words import counted, interval_text, moment, percent
 
 PAIRS = 2
 NO_PEOPLE = "Pairs that are people or texts of the data, or were made from them, are left out of this card."
@@ -54,16 +55,16 @@ class CardRun:
     """One run as a section of a card shows it. Nothing in it is escaped yet."""
 
     title: str
-    facts: list[tuple[str, str]]
-    rates: list[CardRate]
-    said: list[str]
-    pairs: list[list[str]]
-    limits: list[str]
     command: str
-    task: str
-    dataset: dict[str, Any]
-    metrics: list[dict[str, Any]] = field(default_factory=list)  # beside the rates
+    facts: list[tuple[str, str]] = field(default_factory=list)
+    rates: list[CardRate] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    pairs: list[list[str]] = field(default_factory=list)
     pairs_title: str = "Clearest pairs"
+    limits: list[str] = field(default_factory=list)
+    task: str = ""
+    dataset: dict[str, Any] = field(default_factory=dict)
+    metrics: list[dict[str, Any]] = field(default_factory=list)  # beside the rates
     from_python: str = ""  # why the command by itself does not repeat the run
     warnings: list[str] = field(default_factory=list)  # what has to be known before any figure
 
@@ -77,10 +78,16 @@ def card_run(summary: dict[str, Any], *, with_people: bool = False) -> CardRun:
             f"A card is written about an audit, a measurement or a repair; this run is of the kind '{kind}'."
         )
     try:
-        run = makers[kind](summary) if with_people else _without_people(makers[kind](summary))
+        run = makers[kind](summary)
+        shown = run.pairs if with_people else [pair for pair in run.pairs if pair[-1] == FROM_NOBODY]
         return replace(
             run,
             command=shareable(run.command),
+            facts=[*_facts(summary), *run.facts, *_circumstances(summary)],
+            pairs=shown,
+            limits=limits_of(summary) + ([NO_PEOPLE] if len(shown) < len(run.pairs) else []),
+            task=TASKS["text" if is_about_texts(summary) else "table"],
+            dataset=summary["dataset"],
             from_python=from_python(summary),
             warnings=summary.get("warnings", []),
         )
@@ -89,12 +96,6 @@ def card_run(summary: dict[str, Any], *, with_people: bool = False) -> CardRun:
             f"The summary, by evenhand {summary.get('evenhand', '?')}, lacks {error}. Run the {kind} again with "
             "this version."
         ) from error
-
-
-def _without_people(run: CardRun) -> CardRun:
-    """A run without the pairs that are rows of the data or were made from them."""
-    nobody = [pair for pair in run.pairs if pair[-1] == FROM_NOBODY]
-    return replace(run, pairs=nobody, limits=run.limits + ([NO_PEOPLE] if len(nobody) < len(run.pairs) else []))
 
 
 def render_section(runs: list[CardRun], version: str) -> str:
@@ -129,40 +130,24 @@ def fenced(text: str) -> str:
 
 def _audit(summary: dict[str, Any]) -> CardRun:
     """An audit of a table or of texts."""
-    texts, search = is_about_texts(summary), summary["search"]
-    found, noun = sum(findings_by_phase(summary).values()), "text" if texts else "sample"
-    names = _names(summary["protected"])
+    names, command = protected_name(summary), audit_command(summary)
     if is_not_tested(summary):
-        return CardRun(
-            title=f"Not tested: changing {names}",
-            facts=[*_facts(summary), *_circumstances(summary)],
-            rates=[],
-            said=[],
-            pairs=[],
-            limits=limits_of(summary),
-            command=audit_command(summary),
-            **_place(summary),
-        )
+        return CardRun(f"Not tested: changing {names}", command)
+    texts, search, found = is_about_texts(summary), summary["search"], sum(findings_by_phase(summary).values())
+    mild = [example for example in summary["examples"] if not card_of(example).strong]
     return CardRun(
-        title=f"Audit: changing {names}",
-        facts=[
-            *_facts(summary),
-            ("Method", method_text(summary)),
-            ("Budget", budget_text(summary)),
-            *_circumstances(summary),
-        ],
+        f"Audit: changing {names}",
+        command,
+        facts=[("Method", method_text(summary)), ("Budget", budget_text(summary))],
         rates=[_rate(names, rate) for rate in summary["data_rate"].values()],
         said=[
             f"The search found {counted(found, 'unique discriminatory pair')} among "
-            f"{counted(search['generated']['total'], f'generated {noun}')} ({percent(found_share(summary))}), from "
-            f"{search['seeds_with_findings']:,} of {search['seeds']:,} seeds. That is how well the search worked, "
-            "and not a rate in any population.",
+            f"{counted(search['generated']['total'], 'generated text' if texts else 'generated sample')} "
+            f"({percent(found_share(summary))}), from {search['seeds_with_findings']:,} of {search['seeds']:,} seeds. "
+            "That is how well the search worked, and not a rate in any population.",
             *_ruled_out(search, texts=texts),
         ],
-        pairs=_pairs(summary),
-        limits=limits_of(summary),
-        command=audit_command(summary),
-        **_place(summary),
+        pairs=[example_lines(example) for example in mild[:PAIRS]],
     )
 
 
@@ -178,29 +163,22 @@ def _measure(summary: dict[str, Any]) -> CardRun:
     """A measurement of a table or of texts."""
     rates, said = [], []
     for measured in measured_parts(summary):
-        names = _names(measured["protected"])
+        names = protected_name(measured)
         rates += [_rate(names, rate, kept=rate["name"] != "neighbourhood") for rate in measured["populations"]]
         said += [
             text for rate in measured["populations"][:1] for text in _direction(names, rate, summary["favourable"])
         ]
-    not_tested = is_not_tested(summary)
+    not_tested, names = is_not_tested(summary), protected_name(summary)
     if summary["findings"] is not None and not not_tested:
-        rates.append(_rate(_names(summary["protected"]), summary["findings"], kept=False))
-    config = summary["config"]
-    precision = f"half the interval's length at most {config['half_width']}" if "half_width" in config else ""
+        rates.append(_rate(names, summary["findings"], kept=False))
+    half_width = summary["config"].get("half_width")
+    precision = [("Precision asked for", f"half the interval's length at most {half_width}")]
     return CardRun(
-        title=f"{'Not tested' if not_tested else 'Measurement'}: changing {_names(summary['protected'])}",
-        facts=[
-            *_facts(summary),
-            *([("Precision asked for", precision)] if precision else []),
-            *_circumstances(summary),
-        ],
+        f"{'Not tested' if not_tested else 'Measurement'}: changing {names}",
+        measure_command(summary),
+        facts=precision if "half_width" in summary["config"] else [],
         rates=rates,
         said=said,
-        pairs=[],
-        limits=limits_of(summary),
-        command=measure_command(summary),
-        **_place(summary),
     )
 
 
@@ -211,44 +189,31 @@ def _repair(summary: dict[str, Any]) -> CardRun:
         raise EvenhandError(
             "This repair wrote no model, since none kept to the condition: there is nothing to describe."
         )
-    after, names = by_name[summary["chosen"]], _names(summary["protected"])
-    rates = [
-        _rate(names, row[which], when, kept=row is after)
-        for which in ("people", "uniform")
-        for row, when in ((before, "before"), (after, "after"))
-        if row[which] is not None
-    ]
+    after, names = by_name[summary["chosen"]], protected_name(summary)
     changed = summary["examples"].get("newly_differ_examples", []) + summary["examples"]["now_alike_examples"]
-    kind = f"{after['name']}: {ABOUT[after['by']]}"
     accuracy = [] if after["accuracy"] is None else [{"type": ACCURACY, "name": "held out", "value": after["accuracy"]}]
     return CardRun(
-        title=f"Repair: less dependence on {names}",
-        facts=[*_facts(summary), ("Repaired by", kind), *_circumstances(summary)],
-        rates=rates,
+        f"Repair: less dependence on {names}",
+        summary["command"],
+        facts=[("Repaired by", f"{after['name']}: {ABOUT[after['by']]}")],
+        rates=[
+            _rate(names, row[which], when, kept=row is after)
+            for which in ("people", "uniform")
+            for row, when in ((before, "before"), (after, "after"))
+            if row[which] is not None
+        ],
         said=repair_sentences(summary),
         pairs=[_changed_pair(example) for example in changed if not has_strong_words(example["person"])][:PAIRS],
-        limits=limits_of(summary),
-        command=summary["command"],
-        metrics=accuracy,
         pairs_title="Whose decisions the repair changed",
-        **_place(summary),
+        metrics=accuracy,
     )
-
-
-def _names(names: list[str]) -> str:
-    return joined([name.replace("_", " ") for name in names])
-
-
-def _place(summary: dict[str, Any]) -> dict[str, Any]:
-    """The task and the data, as front matter has them."""
-    return {"task": TASKS["text" if is_about_texts(summary) else "table"], "dataset": summary["dataset"]}
 
 
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     """Model, data and what was changed."""
     model, data, texts = summary["model"], summary["dataset"], is_about_texts(summary)
     several = " (each by itself and together)" if summary["kind"] == "measure" else " together"
-    changed = _names(summary["protected"]) + (several if len(summary["protected"]) > 1 and not texts else "")
+    changed = protected_name(summary) + (several if len(summary["protected"]) > 1 and not texts else "")
     changed += f", {limit}" if (limit := within_words(summary)) else ""
     return [
         ("Model", model_text({"model": model | {"name": without_folder(model["name"])}})),
@@ -297,12 +262,6 @@ def _direction(changed: str, rate: dict[str, Any], favourable: str) -> list[str]
             f"({most}), those with {who['loses']} least often ({least})."
         )
     return found
-
-
-def _pairs(summary: dict[str, Any]) -> list[list[str]]:
-    """The clearest pairs whose words can stand in a card."""
-    mild = [example for example in summary["examples"] if not card_of(example).strong]
-    return [example_lines(example) for example in mild[:PAIRS]]
 
 
 def _changed_pair(example: dict[str, Any]) -> list[str]:
