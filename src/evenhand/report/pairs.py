@@ -99,7 +99,7 @@ def text_example(finding: "TextFinding", summary: dict[str, Any]) -> dict[str, A
     """A finding in texts as a summary holds it."""
     values = (finding.value, finding.witness_value)
     changes = marks(finding.original, finding.text, finding.witness, values).changes
-    score_of, scores = comparable_scores(finding, summary)
+    score_of, scores = comparable_scores(finding.label, [finding.score, finding.witness_score], summary)
     return {
         "seed_row": finding.seed_row,
         "phase": finding.phase,
@@ -116,17 +116,17 @@ def text_example(finding: "TextFinding", summary: dict[str, Any]) -> dict[str, A
     }
 
 
-def comparable_scores(finding: "TextFinding", summary: dict[str, Any]) -> tuple[str, list[float]]:
-    """A class, and the scores that the text and its witness have for it.
+def comparable_scores(label: str, scores: list[float], summary: dict[str, Any]) -> tuple[str, list[float]]:
+    """A class, and the scores that a text and its witness have for it; theirs are for the text's own label.
 
     With two classes it is the same class for all findings, so that they compare: the unfavourable one, where the
     corpus says which that is. With more it is the text's own label.
     """
-    classes, scores = summary["dataset"]["classes"], [finding.score, finding.witness_score]
+    classes = summary["dataset"]["classes"]
     if len(classes) != 2:
-        return finding.label, scores
+        return label, scores
     scored = str([name for name in classes if name != summary["dataset"]["favourable"]][-1])
-    return scored, scores if scored == finding.label else [1 - score for score in scores]
+    return scored, scores if scored == label else [1 - score for score in scores]
 
 
 def table_cards(summary: dict[str, Any], examples: list["Example"], data: "Dataset") -> list[PairCard]:

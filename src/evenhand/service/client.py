@@ -98,8 +98,8 @@ class RemoteEvent:
 
 
 @dataclass(frozen=True)
-class RemoteFinding:
-    """A pair that differs in protected attributes only and gets two labels."""
+class RemotePair:
+    """What pairs of a table and of texts have in common: they get two labels."""
 
     row: int
     phase: str
@@ -110,8 +110,30 @@ class RemoteFinding:
     score: float
     witness_score: float
     gap: float
+
+
+@dataclass(frozen=True)
+class RemoteFinding(RemotePair):
+    """A pair that differs in protected attributes only."""
+
     sample: dict[str, str]
     witness: dict[str, str]
+
+
+@dataclass(frozen=True)
+class RemoteTextFinding(RemotePair):
+    """Two texts that differ in protected words only, and how far they are from the original."""
+
+    original: str
+    text: str
+    witness: str
+    value: str
+    witness_value: str
+    l0: int
+    l2: float
+    jaccard: float
+    bleu: float
+    similarity: float | None
 
 
 class Client:
@@ -252,12 +274,42 @@ class Client:
         sort: str = "order",
         page: int = 200,
     ) -> Iterator[RemoteFinding]:
-        """The findings of an audit, read page by page as they are used; `values` by attribute."""
+        """The findings of an audit of a table, read page by page as they are used; `values` by attribute."""
         wanted = {
             "value": [f"{name}={value}" for name, value in (values or {}).items()], "label": label, "phase": phase,
             "least_gap": least_gap, "sort": sort, "limit": page,
         }  # fmt: skip
-        return (_read(RemoteFinding, entry) for entry in self._pages(f"runs/{_part(run_id)}/findings", **wanted))
+        return self._findings(RemoteFinding, run_id, wanted)
+
+    def text_findings(
+        self,
+        run_id: str,
+        *,
+        value: str | None = None,
+        witness_value: str | None = None,
+        label: str | None = None,
+        phase: str | None = None,
+        least_gap: float | None = None,
+        most_words: int | None = None,
+        contains: str | None = None,
+        sort: str = "order",
+        page: int = 200,
+    ) -> Iterator[RemoteTextFinding]:
+        """The findings of an audit of texts, read page by page; `value` is what the text names."""
+        wanted = {
+            "text_value": value, "witness_value": witness_value, "label": label, "phase": phase,
+            "least_gap": least_gap, "most_words": most_words, "contains": contains, "sort": sort, "limit": page,
+        }  # fmt: skip
+        return self._findings(RemoteTextFinding, run_id, wanted)
+
+    def _findings(self, kind: type[Content], run_id: str, wanted: dict[str, Any]) -> Iterator[Content]:
+        for entry in self._pages(f"runs/{_part(run_id)}/findings", **wanted):
+            if ("sample" in entry) != (kind is RemoteFinding):
+                raise EvenhandError(
+                    "The run is about texts: use text_findings." if kind is RemoteFinding
+                    else "The run is about a table: use findings."
+                )  # fmt: skip
+            yield _read(kind, entry)
 
     def files(self, run_id: str) -> dict[str, int]:
         """The files of a run and their sizes."""

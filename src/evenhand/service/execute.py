@@ -71,6 +71,8 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 def import_what_is_heavy() -> None:
     """Before the job comes, so that a process that waits is ready."""
+    import duckdb  # noqa: F401
+
     import evenhand.runs.audit
     import evenhand.runs.measure
     import evenhand.runs.repair

@@ -1,53 +1,51 @@
-"""Pages of a file of findings, at any depth, filtered and sorted, without reading the file: see `findings_index`."""
+"""Browsing a file of findings, of a table or of texts: filters, order and pages, answered by DuckDB.
 
-from bisect import bisect_right
+`findings_index` says what the database holds that stands beside the file.
+"""
+
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.service.findings_index import (
-    INDEX,
-    ORDER,
-    PART,
-    PARTS,
-    PLACE,
-    ROWS,
-    Bits,
-    Layout,
-    Mapped,
-    bytes_of_bits,
+    DATABASE,
+    TEXT_NUMBERS,
+    TEXT_STRINGS,
+    IndexContents,
+    Sort,
     index_path,
-    layout_of,
-    packed,
+    open_index,
     write_index,
 )
 
-__all__ = ["INDEX", "MOST_ROWS", "Filters", "Finding", "FindingsIndex", "Page", "Sort", "index_path", "write_index"]
+if TYPE_CHECKING:
+    import duckdb
 
 MOST_ROWS = 500  # of a page
-SHORT_LOOK = 1 << 16  # rows that are looked at first, one after the other
-FEW = 64  # a filter that lets less than this part of the rows through: its rows are taken and sorted
-
-Sort = Literal["order", "gap"]
+MOST_OPEN = 4  # databases: each may take `findings_index.READING_MEMORY`
+MOST_TOTALS = 1000  # of one file, by filters
 
 
 @dataclass(frozen=True)
 class Filters:
     """Which findings to show; what is None does not matter."""
 
-    values: tuple[tuple[str, str], ...] = ()  # attribute and value that the sample or its witness has
+    values: tuple[tuple[str, str], ...] = ()  # tables: attribute and value that the sample or its witness has
     label: str | None = None  # of the sample
     phase: str | None = None
     least_gap: float | None = None  # of the scores
+    text_value: str | None = None  # texts: the protected value that the text names
+    witness_value: str | None = None  # texts: the one that its witness names
+    most_words: int | None = None  # texts: how many words may differ from the original
+    contains: str | None = None  # texts: what the text or its witness has in it, in capitals or not
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One pair, in words."""
+class AnyFinding:
+    """What a pair in a table and a pair of texts have in common."""
 
     row: int  # in the file, from 0
     phase: str
@@ -58,15 +56,37 @@ class Finding:
     score: float  # of the sample's label, for the sample
     witness_score: float  # of the sample's label, for the witness
     gap: float
+
+
+@dataclass(frozen=True)
+class Finding(AnyFinding):
+    """One pair in a table, in words."""
+
     sample: dict[str, str]
     witness: dict[str, str]  # the protected attributes; all others are as in the sample
+
+
+@dataclass(frozen=True)
+class FindingInTexts(AnyFinding):
+    """One pair of texts, with how far it is from the text that the search started from."""
+
+    original: str
+    text: str
+    witness: str
+    value: str
+    witness_value: str
+    l0: int
+    l2: float
+    jaccard: float
+    bleu: float
+    similarity: float | None  # none: not measured
 
 
 @dataclass(frozen=True)
 class Page:
     """Some findings, and where the next page begins."""
 
-    rows: list[Finding]
+    rows: list[Finding | FindingInTexts]
     total: int  # findings that the filters let through
     after: int | None  # what to ask for to see the next page; none: this is the last
 
@@ -75,181 +95,221 @@ class Page:
 class FindingsIndex:
     """The findings of one file, ready to be paged."""
 
-    layout: Layout = field(repr=False)
-    mapped: Mapped = field(repr=False)
+    path: Path  # of the index
+    connection: "duckdb.DuckDBPyConnection" = field(repr=False)
+    contents: IndexContents = field(repr=False)
+    totals: dict[Filters, int] = field(repr=False, default_factory=dict)  # counted before
 
     @classmethod
     def open(cls, findings: Path) -> "FindingsIndex":
         """The index of a file of findings; it is written where it is missing or that of another file."""
         if not findings.is_file():
             raise EvenhandError("There are no findings to show: the run has not ended, or it is not an audit.")
-        layout = layout_of(findings)
-        if layout is None:
+        index = _opened.get(findings)
+        if index is None:
             write_index(findings)
-            layout = layout_of(findings)
-            assert layout is not None
-        return cls(layout, Mapped(index_path(findings), layout))
+            index = _opened.get(findings)
+            assert index is not None
+        return index
 
     @property
     def rows(self) -> int:
         """How many findings there are."""
-        return self.layout.rows
+        return self.contents.rows
+
+    @property
+    def texts(self) -> bool:
+        """Whether the findings are pairs of texts."""
+        return self.contents.texts
 
     @property
     def attributes(self) -> list[str]:
-        """The names of all attributes."""
-        return [name.removeprefix("sample.") for name in self.layout.words if name.startswith("sample.")]
+        """The names of all attributes; texts have none."""
+        return self.contents.attributes
 
     @property
     def protected(self) -> list[str]:
         """The attributes in which a sample and its witness may differ."""
-        return [name.removeprefix("witness.") for name in self.layout.words if name.startswith("witness.")]
+        return self.contents.protected
+
+    @property
+    def sorts(self) -> list[Sort]:
+        """The orders that pages may have."""
+        return ["order", *self.contents.sorts]
 
     def words(self, column: str) -> list[str]:
-        """The values that a column may have: sample.NAME, label, phase."""
-        return self.layout.words[column]
+        """The values that a column has: sample.NAME, label, phase; of texts value, witness_value."""
+        return list(dict.fromkeys(self.contents.words[column].values()))
 
     def page(
         self, filters: Filters | None = None, *, sort: Sort = "order", after: int | None = None, limit: int = 50
     ) -> Page:
-        """Findings in the order of the file or from the widest score gap on, after the key of an earlier page.
+        """Findings in the order of the file or in another one, after the key of an earlier page.
 
-        The key is a row's number in the file, or its place in the order by gap: both are found without counting rows.
+        The key is a row's place in that order: a page begins there without a look at what comes before.
         """
         filters = filters or Filters()
-        start = 0 if after is None else min(max(0, after + 1), self.rows)
+        if sort not in self.sorts:
+            raise EvenhandError(f"These findings cannot be sorted by '{sort}'. Choose one of {', '.join(self.sorts)}.")
         limit = min(limit, MOST_ROWS)
-        end = self._wider(filters.least_gap)
-        if replace(filters, least_gap=None) == Filters() and (sort == "gap" or end == self.rows):
-            total, keys = end, np.arange(start, min(start + limit + 1, end))
-        else:
-            keep = self._kept(filters, end)
-            total = int(np.bitwise_count(keep.view(np.uint64)).sum())
-            if sort == "order":
-                keys = rows_of(keep, start, limit + 1)
-            else:
-                keys = self._by_gap(keep, total, start, end, limit + 1)
-        shown = keys[:limit]
-        rows = shown if sort == "order" else self.mapped[ORDER][shown].astype(np.int64)
-        return Page(self._findings(rows), total, int(shown[-1]) if len(keys) > limit else None)
+        total = self._total(filters)
+        if not total:
+            return Page([], 0, None)
+        where, bound = self._conditions(filters)
+        found = self._ask(
+            f"SELECT rowid AS place, abs(score - witness_score) AS shown_gap, * FROM {DATABASE}.by_{sort} "
+            f"WHERE rowid > ? AND {where} ORDER BY rowid LIMIT ?",
+            [-1 if after is None else after, *bound, limit + 1],
+        )
+        shown = found[:limit]
+        return Page(self._in_words(shown), total, shown[-1]["place"] if len(found) > limit else None)
 
-    def _kept(self, filters: Filters, wider: int) -> Bits:
-        """(bytes_of_bits,) which rows the filters let through, of which there is one at least."""
-        bits = [self._has(name, value) for name, value in filters.values]
-        if filters.label is not None:
-            bits.append(self._equal("label", filters.label))
-        if filters.phase is not None:
-            bits.append(self._equal("phase", filters.phase))
-        if wider < self.rows:
-            bits.append(self._first(wider))
-        words: NDArray[np.uint64] = np.bitwise_and.reduce([one.view(np.uint64) for one in bits])
-        return words.view(np.uint8)
-
-    def _has(self, attribute: str, value: str) -> Bits:
-        """Which samples, or their witnesses, have a value."""
-        if attribute not in self.attributes:
-            raise unknown_name("attribute", attribute, self.attributes)
-        own = self._equal(f"sample.{attribute}", value)
-        if f"sample.{attribute}" in self.layout.bits or attribute not in self.protected:
-            return own
-        return own | self._equal(f"witness.{attribute}", value)
-
-    def _equal(self, name: str, word: str) -> Bits:
-        """Which rows have a value; where there are bits, those of the witness are in them."""
-        words = self.layout.bits.get(name) or self.words(name)
-        if word not in words:
-            # A witness may have values that no sample has, and the other way round.
-            return np.zeros(bytes_of_bits(self.rows), dtype=np.uint8)
-        place = words.index(word)
-        if name in self.layout.bits:
-            return self.mapped.bits(name, place)
-        return packed(self.mapped.whole(f"column {name}") == place)
-
-    def _wider(self, gap: float | None) -> int:
-        """How many rows have a gap of at least so much: they stand first in the order by gap."""
-        if gap is None or gap <= 0:
+    def _total(self, filters: Filters) -> int:
+        """How many findings the filters let through."""
+        if filters == Filters():
             return self.rows
-        rows = self.mapped[ROWS]
-        return bisect_right(
-            self.mapped[ORDER], -np.float32(gap), key=lambda row: -np.nan_to_num(_gap(rows[row]), posinf=1.0)
+        if filters not in self.totals:
+            where, bound = self._conditions(replace(filters, least_gap=None))
+            wide, least = self._conditions(Filters(least_gap=filters.least_gap))  # these stand first in their table
+            # To count what is true of all rows is several times faster than to count the rows for which it is true.
+            [total] = self._ask(
+                f"SELECT count_if({where}) AS total FROM {DATABASE}.by_gap WHERE {wide}", [*bound, *least]
+            )
+            if len(self.totals) >= MOST_TOTALS:
+                self.totals.clear()
+            self.totals[filters] = total["total"]
+        return self.totals[filters]
+
+    def _conditions(self, filters: Filters) -> tuple[str, list[Any]]:
+        """The filters as SQL, with the values for its question marks."""
+        self._refuse_strangers(filters)
+        parts = [self._either(name, value) for name, value in filters.values]
+        for column in ("label", "phase", "text_value", "witness_value"):
+            word = getattr(filters, column)
+            if word is not None:
+                parts.append(self._equal(column.replace("text_value", "value"), word))
+        bound: list[Any] = []
+        if filters.least_gap is not None and filters.least_gap > 0:
+            parts.append("gap >= CAST(? AS FLOAT)")
+            bound.append(filters.least_gap)
+        if filters.most_words is not None:
+            parts.append("l0 <= ?")
+            bound.append(filters.most_words)
+        if filters.contains:
+            has = " OR ".join(f"regexp_matches({name}, regexp_escape(?), 'i')" for name in ("text", "witness"))
+            parts.append(f"row IN (SELECT rowid FROM {DATABASE}.texts WHERE {has})")
+            bound += [filters.contains] * 2
+        return " AND ".join(f"({part})" for part in parts) or "true", bound
+
+    def _refuse_strangers(self, filters: Filters) -> None:
+        """Filters that findings of this kind do not have."""
+        for_texts = (filters.text_value, filters.witness_value, filters.most_words, filters.contains)
+        if not self.texts and any(one is not None for one in for_texts):
+            raise EvenhandError(
+                "These findings are in a table: only those in texts can be filtered by their own value, the witness's "
+                "value, the words that differ or what they contain."
+            )
+        for name, _ in filters.values:
+            if self.texts:
+                raise EvenhandError(f"Texts have no attribute '{name[:80]}'. Filter by the value that a text names.")
+            if name not in self.attributes:
+                raise unknown_name("attribute", name, self.attributes)
+
+    def _either(self, attribute: str, value: str) -> str:
+        """Whether a sample or its witness has a value."""
+        own = self._equal(f"sample.{attribute}", value)
+        return f"{own} OR {self._equal(f'witness.{attribute}', value)}" if attribute in self.protected else own
+
+    def _equal(self, column: str, word: str) -> str:
+        """Whether a column has a value. Nothing but numbers goes into the SQL."""
+        codes = (code for code, known in self.contents.words[column].items() if known == word)
+        return " OR ".join(f"{self.contents.columns[column]} = {code:d}" for code in codes) or "false"
+
+    def _in_words(self, rows: list[dict[str, Any]]) -> list[Finding | FindingInTexts]:
+        strings = self._strings([row["row"] for row in rows]) if self.texts else {}
+        return [self._finding(row, strings.get(row["row"], {})) for row in rows]
+
+    def _strings(self, rows: list[int]) -> dict[int, dict[str, Any]]:
+        """The texts of some rows."""
+        found = self._ask(
+            f"SELECT texts.rowid AS row, texts.* FROM {DATABASE}.texts, unnest(?) AS wanted(row) "
+            "WHERE texts.rowid = wanted.row",
+            [rows],
+        )
+        return {row["row"]: {name: row[name] for name in TEXT_STRINGS} for row in found}
+
+    def _finding(self, row: dict[str, Any], strings: dict[str, Any]) -> Finding | FindingInTexts:
+        said = {column: words[row[self.contents.columns[column]]] for column, words in self.contents.words.items()}
+        common = {
+            "row": row["row"],
+            "phase": said["phase"],
+            "seed_row": row["seed_row"] if row["seed_row"] >= 0 else None,
+            "step": row["step"],
+            "label": said["label"],
+            "witness_label": said["witness_label"],
+            "score": row["score"],
+            "witness_score": row["witness_score"],
+            "gap": row["shown_gap"],
+        }
+        if self.texts:
+            numbers = {name: row[name] for name in TEXT_NUMBERS}
+            return FindingInTexts(
+                **common, **strings, **numbers, value=said["value"], witness_value=said["witness_value"]
+            )
+        return Finding(
+            **common,
+            sample={name: said[f"sample.{name}"] for name in self.attributes},
+            witness={name: said[f"witness.{name}"] for name in self.protected},
         )
 
-    def _first(self, count: int) -> Bits:
-        """Which rows are the first ones in the order by gap.
+    def _ask(self, sql: str, bound: list[Any]) -> list[dict[str, Any]]:
+        """Rows by column. Each question has a cursor of its own: several people may ask at once."""
+        import duckdb
 
-        Whole parts of the order are told by one byte a row; the rows of the part that the end falls into, one by one.
-        """
-        part = count * PARTS // self.rows
-        mask = self.mapped.whole(PART) < part
-        mask[self.mapped[ORDER][-(-part * self.rows // PARTS) : count]] = True
-        return packed(mask)
-
-    def _by_gap(self, keep: Bits, total: int, start: int, end: int, wanted: int) -> NDArray[np.int64]:
-        """The places of the next rows that are let through, in the order by gap, in which none comes after `end`."""
-        found = [np.zeros(0, dtype=np.int64)]
-        look = SHORT_LOOK
-        while wanted > 0 and start < end:
-            if look > SHORT_LOOK and total < self.rows // FEW:
-                return np.concatenate([*found, self._sorted_places(keep, start)[:wanted]])
-            near = self.mapped[ORDER][start : min(start + look, end)]
-            found.append(np.flatnonzero((keep[near >> 3] >> (near & 7).astype(np.uint8)) & 1)[:wanted] + start)
-            wanted, start, look = wanted - len(found[-1]), start + look, look * 4
-        return np.concatenate(found)
-
-    def _sorted_places(self, keep: Bits, start: int) -> NDArray[np.int64]:
-        """The places of all rows that are let through, from one on: for few rows."""
-        places = self.mapped[PLACE][rows_of(keep, 0, self.rows)]
-        return np.sort(places[places >= start]).astype(np.int64)
-
-    def _findings(self, rows: NDArray[np.int64]) -> list[Finding]:
-        """Rows in words."""
-        records = self.mapped[ROWS][rows]
-        assert records.dtype.names is not None
-        values = {name: self._read(name, records) for name in records.dtype.names}
-        gap = _gap(records).tolist()
-        samples, witnesses = (_people(values, start, len(rows)) for start in ("sample.", "witness."))
-        return [
-            Finding(
-                row=row,
-                phase=values["phase"][i],
-                seed_row=values["seed_row"][i] if values["seed_row"][i] >= 0 else None,
-                step=values["step"][i],
-                label=values["label"][i],
-                witness_label=values["witness_label"][i],
-                score=values["score"][i],
-                witness_score=values["witness_score"][i],
-                gap=gap[i],
-                sample=samples[i],
-                witness=witnesses[i],
-            )
-            for i, row in enumerate(rows.tolist())
-        ]
-
-    def _read(self, name: str, records: NDArray[np.void]) -> list[Any]:
-        values: list[Any] = records[name].tolist()
-        words = self.layout.words.get(name)
-        return values if words is None else [words[place] for place in values]
+        try:
+            cursor = self.connection.cursor().execute(sql, bound)
+        except duckdb.Error as error:
+            if "Corrupt" not in str(error) and not isinstance(error, duckdb.IOException):
+                raise
+            self.path.unlink(missing_ok=True)
+            raise EvenhandError("The index of these findings was damaged. Ask again: it is written anew.") from error
+        names = [column[0] for column in cursor.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def _gap(records: Any) -> Any:
-    return np.abs(records["score"] - records["witness_score"])
+class _Opened:
+    """The databases that are open in this process, the one that was used last at the end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[tuple[Path, tuple[int, ...]], FindingsIndex] = OrderedDict()
+
+    def get(self, findings: Path) -> FindingsIndex | None:
+        """The index of a file of findings; None where there is none that can be used."""
+        path = index_path(findings)
+        with self._lock:
+            for key in [key for key in self._known if key != (key[0], _state(key[0]))]:
+                del self._known[key]  # the file is another one or gone: the disk gets its room back
+            key = (path, _state(path))
+            if key not in self._known:
+                opened = open_index(path) if key[1] else None
+                if opened is None:
+                    return None
+                self._known[key] = FindingsIndex(path, *opened)
+                while len(self._known) > MOST_OPEN:
+                    self._known.popitem(last=False)  # whoever still reads it has it until they are done
+            self._known.move_to_end(key)
+            index = self._known[key]
+        return index if index.contents.size == findings.stat().st_size else None
 
 
-def _people(values: dict[str, list[Any]], beginning: str, count: int) -> list[dict[str, str]]:
-    """The columns whose names begin so, as one dictionary a row."""
-    names = [name for name in values if name.startswith(beginning)]
-    plain = [name.removeprefix(beginning) for name in names]
-    rows = zip(*(values[name] for name in names), strict=True) if names else [()] * count
-    return [dict(zip(plain, row, strict=True)) for row in rows]
+def _state(path: Path) -> tuple[int, ...]:
+    """What tells one file from another under the same name; nothing where there is none."""
+    try:
+        state = path.stat()
+    except OSError:
+        return ()
+    return state.st_ino, state.st_mtime_ns, state.st_size
 
 
-def rows_of(bits: Bits, start: int, most: int) -> NDArray[np.int64]:
-    """The first rows from one on whose bit is set, at most so many. Bytes without any are passed over."""
-    first = start >> 3
-    near = bits[first : first + (SHORT_LOOK >> 3)]
-    found = np.flatnonzero(np.unpackbits(near, bitorder="little")) + (first << 3)
-    if len(found) < most + 8 and len(near) < len(bits) - first:
-        some = np.flatnonzero(bits[first:])[: most + 1] + first  # each has one row at least, the first may be too early
-        places = np.flatnonzero(np.unpackbits(bits[some], bitorder="little"))
-        found = (some[places >> 3] << 3) + (places & 7)
-    return found[found >= start][:most]
+_opened = _Opened()

@@ -1,72 +1,78 @@
-"""The index beside a file of findings: what it holds, how it is written, how it is mapped into memory.
+"""The index beside a file of findings: a DuckDB database of the same findings, laid out for pages.
 
-Parquet is compressed in groups of rows, so fifty rows from all over a file would cost the reading of fifty groups. The
-index has the same findings uncompressed, for the two questions that a page asks:
+Parquet is compressed in groups of rows, so fifty rows from all over a file cost the reading of fifty groups, and an
+order by score gap that of every row: some tenths of a second in a large file. The database holds
 
-- Which rows? For each value of a protected attribute, each label and each phase there is one bit a row, whether the row
-  has it; attributes that have no bits have a column. The order of the rows by score gap, and where in it each row
-  stands, are there too, the latter also to the 256th part in one byte.
-- What do they say? The values of a row stand side by side, so that a row is one place on the disk.
+- `by_order`, `by_gap`, for texts also `by_similarity` and `by_words`: the findings once for each order. A page begins
+  at its place there and ends when it is full, and what it shows stands side by side;
+- `texts`: the texts themselves, only once and in the order of the file;
+- `words`: what the codes in the columns mean; `about`: what the index is of.
 
-Words are kept as their places in lists of words; they are made from codes, by what the file says that these mean. The
-Parquet file stays the one that counts.
+Columns are named by their place (`s3`, `w0`), never by what a table calls them. The Parquet file stays the one that
+counts: an index that is missing, damaged, of another file or of an earlier version is written anew.
 """
 
+import errno
 import json
-import mmap
-from dataclasses import asdict, dataclass
-from functools import lru_cache
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenhand.errors import EvenhandError
 from evenhand.files import replacing
 
-INDEX = "findings.index"
-VERSION = 3
-ALIGNMENT = 64
-MOST_BITS = 32  # values of an attribute that have bits: a column is smaller than more of them
-PARTS = 256  # of the order by gap, so that a part's number is one byte
-ROWS, ORDER, PLACE, PART = "rows", "order", "place", "part"
-NUMBERS = ("seed_row", "step", "score", "witness_score")
-COMMON_WORDS = ("phase", "label", "witness_label")
-CODES = ("sample_code.", "witness_code.")
-MEANINGS = b"evenhand.attributes"  # in the file's metadata
-FILTERED = ("phase", "label")  # of the common ones
-Bits = NDArray[np.uint8]
-
 if TYPE_CHECKING:
+    import duckdb
+
     from evenhand.data.attribute import Attribute
 
+INDEX = "findings.index"
+VERSION = 4
+DATABASE = "index_of_findings"  # the name of the database within a connection
+READING_MEMORY, WRITING_MEMORY = "128MB", "512MB"  # of one index; writing goes on on the disk beyond that
+CODES = ("sample_code.", "witness_code.")
+MEANINGS = b"evenhand.attributes"  # in the file's metadata
+COMMON_WORDS = ("phase", "label", "witness_label")
+COMMON_NUMBERS = ("seed_row", "step", "score", "witness_score")
+TEXT_WORDS = ("value", "witness_value")
+TEXT_NUMBERS = ("l0", "l2", "jaccard", "bleu", "similarity")
+TEXT_STRINGS = ("original", "text", "witness")
+# What is no number comes last, beside the narrowest gap.
+GAP = (
+    "CASE WHEN isnan(score - witness_score) THEN 0 WHEN isinf(score - witness_score) THEN 1 "
+    "ELSE abs(score - witness_score) END"
+)
+Sort = Literal["order", "gap", "similarity", "words"]
+SORTS: dict[Sort, str] = {"gap": "gap DESC"}  # besides the order of the file
+TEXT_SORTS: dict[Sort, str] = SORTS | {
+    "similarity": "CASE WHEN isnan(similarity) THEN NULL ELSE similarity END DESC NULLS LAST",
+    "words": "l0",
+}
+# Of the database: blocks and groups of rows in which a filter reads little besides the columns that it needs.
+LAYOUT = "BLOCK_SIZE 65536, ROW_GROUP_SIZE 491520"
+INTEGERS = {"UTINYINT": (0, 2**8), "SMALLINT": (-(2**15), 2**15)}  # else INTEGER, as in the file
+
 
 @dataclass(frozen=True)
-class Section:
-    """Where something stands in the file."""
-
-    kind: str  # numpy's name of the type
-    offset: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Layout:
+class IndexContents:
     """What an index says about itself."""
 
     version: int
+    size: int  # of the file of findings
     rows: int
-    size: int  # of the file of findings: an index of another one is not used
-    fields: list[list[str]]  # of a row: name and type
-    words: dict[str, list[str]]  # by field: what its numbers stand for
-    bits: dict[str, list[str]]  # by field: the values that have bits, in a section `bits FIELD` one after the other
-    sections: dict[str, Section]
+    texts: bool
+    attributes: list[str]
+    protected: list[str]
+    columns: dict[str, str]  # of a column of words, such as label or sample.NAME: its name in the database
+    words: dict[str, dict[int, str]] = field(default_factory=dict)  # by column: what its codes mean
 
     @property
-    def record(self) -> np.dtype[np.void]:
-        """The type of a row."""
-        return np.dtype([(name, kind) for name, kind in self.fields])
+    def sorts(self) -> dict[Sort, str]:
+        """The orders besides that of the file, as SQL."""
+        return TEXT_SORTS if self.texts else SORTS
 
 
 def index_path(findings: Path) -> Path:
@@ -74,241 +80,156 @@ def index_path(findings: Path) -> Path:
     return findings.with_name(INDEX)
 
 
-def bytes_of_bits(rows: int) -> int:
-    """How many bytes hold a bit for each row, in whole numbers of 64 bits."""
-    return -(-rows // 64) * 8
+def connect(memory: str, spill: str = "") -> "duckdb.DuckDBPyConnection":
+    """A database in memory that takes one thread and so much memory, and never reaches for the network."""
+    import duckdb  # here: it is large, and most of what imports this module only needs names
+
+    return duckdb.connect(
+        ":memory:",
+        config={
+            "threads": 1,
+            "async_threads": 0,
+            "memory_limit": memory,
+            "temp_directory": spill,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_community_extensions": False,
+            "python_enable_replacements": False,
+        },
+    )
 
 
-def packed(mask: NDArray[np.bool_]) -> Bits:
-    """(bytes_of_bits,) a mask as bits."""
-    bits = np.zeros(bytes_of_bits(len(mask)), dtype=np.uint8)
-    bits[: -(-len(mask) // 8)] = np.packbits(mask, bitorder="little")
-    return bits
+def open_index(path: Path) -> "tuple[duckdb.DuckDBPyConnection, IndexContents] | None":
+    """A connection that can read this file and no other, and what it says; None where it cannot be used."""
+    import duckdb
+
+    connection = connect(READING_MEMORY)
+    try:
+        connection.execute(f"ATTACH ? AS {DATABASE} (READ_ONLY)", [str(path)])
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        [(about,)] = connection.execute(f"SELECT content FROM {DATABASE}.about").fetchall()
+        contents = IndexContents(**json.loads(about))
+        contents.words.update((column, {}) for column in contents.columns)
+        for column, code, word in connection.execute(f"FROM {DATABASE}.words").fetchall():
+            contents.words[column][code] = word
+        if contents.version == VERSION:
+            return connection, contents
+    except (duckdb.Error, ValueError, TypeError, KeyError):
+        pass
+    connection.close()
+    return None
 
 
 def write_index(findings: Path) -> Path:
     """Write the index of a file of findings, whole or not at all; returns its path."""
-    import pyarrow.parquet as pq  # here: a server only reads what is written already
-
-    schema = pq.read_schema(findings)
-    columns = {name.replace("_code.", ".", 1): name for name in schema.names if name.startswith(CODES)}
-    if not columns:
-        raise EvenhandError(f"{findings.name} does not hold findings in tables, so it cannot be paged.")
-    words = {name: _Words() for name in COMMON_WORDS} | {
-        name: _Words(attribute) for name, attribute in _meanings(schema, columns).items()
-    }
-    path, sources = index_path(findings), {name: name for name in COMMON_WORDS} | columns
+    path = index_path(findings)
     with (
-        pq.ParquetFile(findings, read_dictionary=list(COMMON_WORDS)) as file,
         replacing(path) as temporary,
-        temporary.open("wb") as stream,
+        tempfile.TemporaryDirectory(prefix=".index-", dir=path.parent) as folder,
+        _errors_in_words(path),
+        closing(connect(WRITING_MEMORY, folder)) as connection,
     ):
-        _Writer(stream, temporary, file, words, sources).write(findings.stat().st_size)
+        written = Path(folder) / INDEX
+        _Writer(connection, findings).write(written)
+        written.replace(temporary)
     return path
 
 
-def _meanings(schema: Any, columns: dict[str, str]) -> "dict[str, Attribute]":
-    """By field of the index, what the codes of a column mean."""
-    from evenhand.data.attribute import Attribute
+@contextmanager
+def _errors_in_words(path: Path) -> Iterator[None]:
+    import duckdb
 
-    said = json.loads((schema.metadata or {}).get(MEANINGS, b"[]"))
-    attributes = {entry["name"]: Attribute.model_validate(entry) for entry in said}
-    if not attributes:
-        raise EvenhandError("The file of findings does not say what its codes mean: an earlier version made it.")
-    return {name: attributes[name.partition(".")[2]] for name in columns}
-
-
-class _Words:
-    """Numbers the words of a column as they come: of texts, or of codes by what they mean."""
-
-    def __init__(self, attribute: "Attribute | None" = None) -> None:
-        self._attribute = attribute
-        self.known: dict[str, int] = {}
-        self._list: Any = None
-        self._numbers: NDArray[np.uint32] = np.zeros(0, dtype=np.uint32)
-
-    def places(self, column: Any) -> NDArray[np.uint32]:
-        """(rows,) the numbers of a group's words."""
-        if self._attribute is not None:
-            codes, places = np.unique(column.to_numpy(), return_inverse=True)
-            texts = [self._attribute.text(int(code)) for code in codes]
-            numbers = [self.known.setdefault(text, len(self.known)) for text in texts]
-            return np.array(numbers, dtype=np.uint32)[places]
-        if self._list is None or not column.dictionary.equals(self._list):
-            self._list = column.dictionary
-            numbers = [self.known.setdefault(word, len(self.known)) for word in self._list.to_pylist()]
-            self._numbers = np.array(numbers, dtype=np.uint32)
-        indices: NDArray[np.int32] = column.indices.to_numpy(zero_copy_only=False)
-        return self._numbers[indices]
+    try:
+        yield
+    except duckdb.Error as error:
+        if "No space left" in str(error):
+            raise OSError(errno.ENOSPC, "No space left on device") from error
+        raise EvenhandError(f"Cannot write {path.name}: {str(error).splitlines()[0]}") from error
 
 
 class _Writer:
-    """Writes one index: the rows group by group, then what can be read off them, one column in memory at a time."""
+    """Writes one index."""
 
-    def __init__(
-        self, stream: IO[bytes], path: Path, file: Any, words: dict[str, _Words], columns: dict[str, str]
-    ) -> None:
-        self._stream, self._path, self._file, self._words, self._columns = stream, path, file, words, columns
-        self._rows: int = file.metadata.num_rows
-        self._sections: dict[str, Section] = {}
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", findings: Path) -> None:
+        import pyarrow.parquet as pq  # here: a server mostly reads what is written already
 
-    def write(self, size: int) -> None:
-        """All of it."""
-        fields, words = self._write_rows(dict.fromkeys(self._words, "uint8"))
-        record = np.dtype(list(fields.items()))
-        self._sections[ROWS] = Section("record", 0, self._rows)
-        rows = np.memmap(self._path, record, "r", 0, (self._rows,)) if self._rows else np.zeros(0, dtype=record)
-        bits = self._write_filters(rows, words)
-        self._write_order(np.abs(rows["score"] - rows["witness_score"]))
-        listed = [[name, kind] for name, kind in fields.items()]
-        about = asdict(Layout(VERSION, self._rows, size, listed, words, bits, self._sections))
-        start = self._stream.tell()
-        self._stream.write(json.dumps(about).encode())
-        self._stream.write(start.to_bytes(8, "little"))  # last: where the description begins
+        self._connection, self._findings = connection, findings
+        # Parquet says nothing about what is no number: DuckDB would take a column's range for all that it holds.
+        self._run("SET disabled_optimizers = 'statistics_propagation'")
+        schema = pq.read_schema(findings)
+        self._places = {name: f"c{place}" for place, name in enumerate(schema.names)}
+        # Names are the table's and may be anything; DuckDB is only told of places.
+        places = ", ".join([*self._places.values(), "file_row_number"])
+        self._source = f"read_parquet(?, file_row_number = true) AS findings({places})"
+        self._meanings = _meanings(schema)
+        self._contents = self._described(pq.read_metadata(findings).num_rows)
 
-    def _write_rows(self, kinds: dict[str, str]) -> tuple[dict[str, str], dict[str, list[str]]]:
-        """The rows; returns their fields, and the words that the numbers of some stand for."""
-        fields = kinds | {name: _narrow(self._file, name) for name in NUMBERS}
-        known = self._words
-        record = np.dtype(list(fields.items()))
-        for group in range(self._file.num_row_groups):
-            table = self._file.read_row_group(group, columns=[self._columns.get(name, name) for name in fields])
-            block = np.empty(len(table), dtype=record)
-            for name in fields:
-                column = table[self._columns.get(name, name)].combine_chunks()
-                block[name] = known[name].places(column) if name in known else column.to_numpy()
-                if name in known and len(known[name].known) > np.iinfo(kinds[name]).max + 1:
-                    self._stream.seek(0)
-                    self._stream.truncate()
-                    return self._write_rows(kinds | {name: "uint16" if kinds[name] == "uint8" else "uint32"})
-            block.tofile(self._stream)
-            self._stream.flush()
-        return fields, {name: list(words.known) for name, words in known.items()}
+    def _described(self, rows: int) -> IndexContents:
+        names = [name for name in self._places if name.startswith(CODES)]
+        texts = not names
+        if texts and not {*TEXT_WORDS, *TEXT_NUMBERS, *TEXT_STRINGS, *COMMON_WORDS, *COMMON_NUMBERS} <= {*self._places}:
+            raise EvenhandError(f"{self._findings.name} does not hold findings that can be paged.")
+        attributes, protected = (
+            [name.removeprefix(start) for name in names if name.startswith(start)] for start in CODES
+        )
+        columns = {name: name for name in (*COMMON_WORDS, *(TEXT_WORDS if texts else ()))}
+        columns |= {f"sample.{name}": f"s{place}" for place, name in enumerate(attributes)}
+        columns |= {f"witness.{name}": f"w{place}" for place, name in enumerate(protected)}
+        return IndexContents(VERSION, self._findings.stat().st_size, rows, texts, attributes, protected, columns)
 
-    def _write_filters(self, rows: NDArray[np.void], words: dict[str, list[str]]) -> dict[str, list[str]]:
-        """What says which rows have a value: bits where there are few values, else columns; returns whose are bits."""
-        values = {name: words[name] for name in FILTERED}
-        for name in (name for name in words if name.startswith("sample.")):
-            witness = name.replace("sample.", "witness.", 1)
-            both = list(dict.fromkeys([*words[name], *words[witness]])) if witness in words else []
-            if both and len(both) <= MOST_BITS:
-                values[name] = both
-            else:
-                for column in (name, witness):
-                    if column in words:
-                        self._append(f"column {column}", np.ascontiguousarray(rows[column]))
-        for name, own in values.items():
-            self._append(f"bits {name}", self._bits(rows, words, name, own))
-        return values
+    def write(self, path: Path) -> None:
+        """Write all."""
+        about = self._contents
+        self._run(f"ATTACH ? AS {DATABASE} ({LAYOUT})", str(path))
+        self._run(f"USE {DATABASE}")
+        self._run("CREATE TABLE words (field VARCHAR, code INTEGER, word VARCHAR)")
+        coded = [f"{self._coded(name)} AS {column}" for name, column in about.columns.items()]
+        named = (*COMMON_NUMBERS, *(TEXT_NUMBERS if about.texts else ()))
+        plain = [f"{self._places[name]} AS {name}" for name in named]
+        self._run(
+            f"CREATE TABLE by_order AS SELECT CAST(file_row_number AS UINTEGER) AS row, {', '.join([*plain, *coded])}, "
+            f"CAST({GAP} AS FLOAT) AS gap FROM {self._source}",
+            str(self._findings),
+        )
+        for name, order in about.sorts.items():
+            self._run(f"CREATE TABLE by_{name} AS FROM by_order ORDER BY {order}, row")
+        if about.texts:
+            strings = ", ".join(f"{self._places[name]} AS {name}" for name in TEXT_STRINGS)
+            self._run(f"CREATE TABLE texts AS SELECT {strings} FROM {self._source}", str(self._findings))
+        self._run("CREATE TABLE about (content VARCHAR)")
+        self._run("INSERT INTO about VALUES (?)", json.dumps(asdict(about)))
+        self._run("USE memory")
+        self._run(f"DETACH {DATABASE}")  # writes what is still in memory
 
-    def _bits(self, rows: NDArray[np.void], words: dict[str, list[str]], name: str, values: list[str]) -> Bits:
-        """(values * bytes_of_bits,) whether a row, or its witness, has a value."""
-        columns = [column for column in (name, name.replace("sample.", "witness.", 1)) if column in words]
-        codes = {column: np.ascontiguousarray(rows[column]) for column in dict.fromkeys(columns)}
-        places = {column: {word: place for place, word in enumerate(words[column])} for column in codes}
-        every = np.zeros((len(values), bytes_of_bits(self._rows)), dtype=np.uint8)
-        for bits, value in zip(every, values, strict=True):
-            for column, numbers in codes.items():
-                if value in places[column]:
-                    bits |= packed(numbers == places[column][value])
-        return every.reshape(-1)
+    def _run(self, sql: str, *bound: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql, bound).fetchall()
 
-    def _write_order(self, gap: NDArray[np.float32]) -> None:
-        """The rows from the widest gap on, and where each row stands there."""
-        order = by_gap(gap)
-        place = np.empty_like(order)
-        place[order] = np.arange(self._rows, dtype=order.dtype)
-        self._append(ORDER, order)
-        self._append(PLACE, place)
-        part = place.astype(np.uint64)
-        part *= PARTS
-        part //= max(1, self._rows)
-        self._append(PART, part.astype(np.uint8))
-
-    def _append(self, name: str, values: NDArray[Any]) -> None:
-        self._stream.write(b"\0" * (-self._stream.tell() % ALIGNMENT))
-        self._sections[name] = Section(values.dtype.name, self._stream.tell(), len(values))
-        values.tofile(self._stream)
-        self._stream.flush()
+    def _coded(self, name: str) -> str:
+        """A column of words as small numbers, in SQL; what they mean goes into `words`."""
+        attribute = self._meanings.get(name)
+        place = self._places[name if attribute is None else name.replace(".", "_code.", 1)]
+        distinct = f"SELECT DISTINCT {place} FROM {self._source} WHERE {place} IS NOT NULL ORDER BY 1"
+        found = [one for (one,) in self._run(distinct, str(self._findings))]
+        codes = [*range(len(found))] if attribute is None else found
+        words = found if attribute is None else [attribute.text(code) for code in codes]
+        self._run("INSERT INTO words SELECT ?, unnest(?), unnest(?)", name, codes, words)
+        if not codes:
+            return "CAST(NULL AS UTINYINT)"
+        if attribute is None:
+            self._run(f"CREATE TYPE {name} AS ENUM (SELECT word FROM words WHERE field = ? ORDER BY code)", name)
+            place = f"enum_code(CAST({place} AS {name}))"
+        fitting = (kind for kind, (low, end) in INTEGERS.items() if low <= codes[0] and codes[-1] < end)
+        return f"CAST({place} AS {next(fitting, 'INTEGER')})"
 
 
-def by_gap(gap: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """(rows,) rows from the widest gap to the narrowest, equal ones in the order of the file.
+def _meanings(schema: Any) -> "dict[str, Attribute]":
+    """By column of the index, what the codes of the file mean."""
+    from evenhand.data.attribute import Attribute
 
-    The bits of numbers above zero rise as the numbers do, so gap and row make one whole number: that sorts fastest.
-    """
-    bits = ~np.nan_to_num(gap.astype(np.float32), posinf=1.0).view(np.uint32)
-    keys = bits.astype(np.uint64) << np.uint64(32)
-    keys |= np.arange(len(gap), dtype=np.uint64)
-    keys.sort()
-    return keys.astype(np.uint32)
-
-
-def _narrow(file: Any, name: str) -> str:
-    """The smallest type for a column of numbers; that of the file where it does not say what its numbers are."""
-    field = file.schema_arrow.get_field_index(name)
-    own = np.dtype(file.schema_arrow.field(field).type.to_pandas_dtype())
-    groups = (file.metadata.row_group(number).column(field).statistics for number in range(file.num_row_groups))
-    ranges = [(said.min, said.max) if said is not None and said.has_min_max else None for said in groups]
-    if own.kind == "f" or not ranges or None in ranges:
-        return str(own.name)
-    ends = [number for pair in ranges if pair is not None for number in pair]
-    narrow: np.dtype[Any] = np.result_type(np.min_scalar_type(min(ends)), np.min_scalar_type(max(ends)))
-    return str(narrow.name)
-
-
-def layout_of(findings: Path) -> Layout | None:
-    """What the index of a file of findings says; None where there is none that can be used."""
-    path = index_path(findings)
-    try:
-        state = path.stat()
-        about = _layout(path, (state.st_ino, state.st_mtime_ns, state.st_size))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return about if about.version == VERSION and about.size == findings.stat().st_size else None
-
-
-@lru_cache(maxsize=32)
-def _layout(path: Path, _state: tuple[int, ...]) -> Layout:
-    """Read once for as long as the file stays the same."""
-    with path.open("rb") as stream:
-        end = stream.seek(-8, 2)
-        start = int.from_bytes(stream.read(8), "little")
-        stream.seek(start)
-        about = json.loads(stream.read(end - start))
-    return Layout(**about | {"sections": {name: Section(**entry) for name, entry in about["sections"].items()}})
-
-
-class Mapped:
-    """The sections of an index as arrays. They are read from the disk where they are looked at."""
-
-    def __init__(self, path: Path, layout: Layout) -> None:
-        self._layout = layout
-        with path.open("rb") as stream:
-            self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        self._advise("MADV_RANDOM", layout.sections[ROWS], layout.record.itemsize)
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        section = self._layout.sections[name]
-        kind = self._layout.record if name == ROWS else np.dtype(section.kind)
-        return np.frombuffer(self._map, kind, section.count, section.offset)
-
-    def whole(self, name: str) -> NDArray[Any]:
-        """A section that is read from its beginning to its end: the disk may fetch it at once."""
-        section = self._layout.sections[name]
-        self._advise("MADV_WILLNEED", section, np.dtype(section.kind).itemsize)
-        return self[name]
-
-    def bits(self, name: str, place: int) -> Bits:
-        """The bits of one of the values that have them."""
-        section, size = self._layout.sections[f"bits {name}"], bytes_of_bits(self._layout.rows)
-        own = Section(section.kind, section.offset + place * size, size)
-        self._advise("MADV_WILLNEED", own, 1)
-        return np.frombuffer(self._map, np.uint8, size, own.offset)
-
-    def _advise(self, advice: str, section: Section, size: int) -> None:
-        """Tell the system how a section will be read, where it can be told."""
-        number = getattr(mmap, advice, None)
-        start = section.offset - section.offset % mmap.PAGESIZE
-        if number is not None and section.count:
-            self._map.madvise(number, start, section.offset + section.count * size - start)
+    columns = [name for name in schema.names if name.startswith(CODES)]
+    said = json.loads((schema.metadata or {}).get(MEANINGS, b"[]"))
+    attributes = {entry["name"]: Attribute.model_validate(entry) for entry in said}
+    if columns and not attributes:
+        raise EvenhandError("The file of findings does not say what its codes mean: an earlier version made it.")
+    return {name.replace("_code.", ".", 1): attributes[name.partition(".")[2]] for name in columns}

@@ -85,7 +85,7 @@ def result_of(kind: str, summary: dict[str, Any], folder: Path) -> dict[str, Any
     """What a run keeps of its summary and files, which are safe even if the machine stops now."""
     from evenhand.service.findings_index import write_index
 
-    if summary.get("domain") != "text" and (folder / "findings.parquet").is_file():
+    if (folder / "findings.parquet").is_file():
         write_index(folder / "findings.parquet")
     for path in (*folder.iterdir(), folder):
         flush(path)

@@ -171,8 +171,8 @@ class FileAnswer(BaseModel):
     size: int
 
 
-class FindingAnswer(FromEntry):
-    """One pair, in words."""
+class AnyFindingAnswer(FromEntry):
+    """What findings in a table and in texts have in common."""
 
     row: int
     phase: str
@@ -183,14 +183,34 @@ class FindingAnswer(FromEntry):
     score: float
     witness_score: float
     gap: float = Field(description="How far the two scores are apart.")
+
+
+class FindingAnswer(AnyFindingAnswer):
+    """One pair in a table, in words."""
+
     sample: dict[str, str]
     witness: dict[str, str] = Field(description="Its protected attributes; all others are as in the sample.")
+
+
+class TextFindingAnswer(AnyFindingAnswer):
+    """One pair of texts."""
+
+    original: str = Field(description="The text of the corpus that the search started from.")
+    text: str
+    witness: str = Field(description="The text with other protected words.")
+    value: str = Field(description="The protected value that the text names.")
+    witness_value: str
+    l0: int = Field(description="How many words differ from the original.")
+    l2: float
+    jaccard: float
+    bleu: float
+    similarity: float | None = Field(description="To the original, by a sentence encoder; null: not measured.")
 
 
 class FindingsPage(BaseModel):
     """Some findings of an audit."""
 
-    entries: list[FindingAnswer]
+    entries: list[FindingAnswer] | list[TextFindingAnswer] = Field(description="Pairs of a table, or of texts.")
     total: int = Field(description="Findings that the filters let through.")
     next: int | None = Field(description="`after` of the next page; null: this is the last one.")
 
@@ -203,6 +223,9 @@ class FindingsValues(BaseModel):
     protected: list[str]
     labels: list[str]
     phases: list[str]
+    sorts: list[str]
+    text_values: list[str] = Field(description="Protected values that texts name; none for tables.")
+    witness_values: list[str]
 
 
 class Figure(BaseModel):

@@ -8,11 +8,18 @@ from fastapi import APIRouter, Query
 from fastapi import Path as InPath
 from starlette.responses import FileResponse
 
-from evenhand.service.api.answers import FileAnswer, FindingAnswer, FindingsPage, FindingsValues, Listed
+from evenhand.service.api.answers import (
+    FileAnswer,
+    FindingAnswer,
+    FindingsPage,
+    FindingsValues,
+    Listed,
+    TextFindingAnswer,
+)
 from evenhand.service.api.caller import Caller, CurrentCaller, Id
 from evenhand.service.api.errors import ApiError, documented, errors_as
-from evenhand.service.findings import MOST_ROWS, Filters, FindingsIndex, Sort
-from evenhand.service.findings_index import INDEX
+from evenhand.service.findings import MOST_ROWS, Filters, FindingsIndex
+from evenhand.service.findings_index import INDEX, Sort
 
 router = APIRouter(prefix="/api/v1", tags=["results"], responses=documented())
 
@@ -83,21 +90,41 @@ def show_findings(
     label: Annotated[str | None, Query(max_length=500, description="The sample's label.")] = None,
     phase: Annotated[str | None, Query(max_length=20, description="global or local.")] = None,
     least_gap: Annotated[float | None, Query(ge=0, le=1, description="The least gap of the scores.")] = None,
-    sort: Annotated[Sort, Query(description="In the order of the file, or the widest score gap first.")] = "order",
+    text_value: Annotated[
+        str | None, Query(max_length=500, description="Of texts: the protected value that the text names.")
+    ] = None,
+    witness_value: Annotated[
+        str | None, Query(max_length=500, description="Of texts: the protected value that its witness names.")
+    ] = None,
+    most_words: Annotated[
+        int | None, Query(ge=0, le=2**31 - 1, description="Of texts: how many words may be replaced at most.")
+    ] = None,
+    contains: Annotated[
+        str | None, Query(min_length=1, max_length=200, description="Of texts: what the text or its witness contains.")
+    ] = None,
+    sort: Annotated[
+        Sort,
+        Query(
+            description="In the order of the file; the widest score gap first; of texts also the most similar to their "
+            "original first, or the fewest replaced words first."
+        ),
+    ] = "order",
     after: Annotated[int | None, Query(ge=-1, le=2**53, description="`next` of the page before.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 50,
 ) -> FindingsPage:
     """A page at any depth costs the same: it goes on after a key, and nothing before it is read."""
-    filters = Filters(tuple(_pair(text) for text in value), label, phase, least_gap)
-    page = _index(caller, run_id).page(filters, sort=sort, after=after, limit=limit)
-    return FindingsPage(
-        entries=[FindingAnswer.model_validate(row) for row in page.rows], total=page.total, next=page.after
+    filters = Filters(
+        tuple(_pair(text) for text in value), label, phase, least_gap, text_value, witness_value, most_words, contains
     )
+    index = _index(caller, run_id)
+    page = index.page(filters, sort=sort, after=after, limit=limit)
+    kind = TextFindingAnswer if index.texts else FindingAnswer
+    return FindingsPage(entries=[kind.model_validate(row) for row in page.rows], total=page.total, next=page.after)
 
 
 @router.get("/runs/{run_id}/findings/values", summary="Show what findings can be filtered by")
 def show_values(caller: CurrentCaller, run_id: Id) -> FindingsValues:
-    """Attributes with their values, labels, phases."""
+    """Attributes with their values, or the protected values that texts name; labels, phases, orders."""
     index = _index(caller, run_id)
     return FindingsValues(
         rows=index.rows,
@@ -105,6 +132,9 @@ def show_values(caller: CurrentCaller, run_id: Id) -> FindingsValues:
         protected=index.protected,
         labels=index.words("label"),
         phases=index.words("phase"),
+        sorts=index.sorts,
+        text_values=index.words("value") if index.texts else [],
+        witness_values=index.words("witness_value") if index.texts else [],
     )
 
 

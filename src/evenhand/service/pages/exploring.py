@@ -1,16 +1,17 @@
 """The pairs of a run: filtered, sorted, each side by side in words."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import Response
 
 from evenhand.data.schema import Schema
-from evenhand.report.pairs import FROM_NOBODY, PairCard, PairSide
+from evenhand.report.pairs import FROM_NOBODY, PairCard, PairSide, card_of, comparable_scores
 from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.api.runs import worker_request
-from evenhand.service.findings import Filters, Finding, FindingsIndex
+from evenhand.service.findings import Filters, Finding, FindingInTexts, FindingsIndex
+from evenhand.service.findings_index import Sort
 from evenhand.service.pages.data import schema_of_run
 from evenhand.service.pages.view import CurrentView, View, link, router
 from evenhand.service.storage.runs import OVER
@@ -18,89 +19,109 @@ from evenhand.service.storage.tables import Run
 
 PER_PAGE = 20
 MOST_VALUES = 500  # in one list to choose from
-PHASES = (("global", "in the first phase, from people in the data"), ("local", "in the second phase, around others"))
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The filters as the form has them."""
-
-    label: str
-    phase: str
-    gap: str
-    sort: str
-
+MOST_LETTERS = 200  # that can be looked for in texts
+PHASES = {"global": "in the first phase, from {}", "local": "in the second phase, around others"}
+BEGINNINGS = {True: "texts in the data", False: "people in the data"}
+SORTS: dict[Sort, str] = {
+    "gap": "widest score gap first",
+    "similarity": "most like the original first",
+    "words": "fewest replaced words first",
+    "order": "as they were found",
+}
 
 pages = router()
 
 
 @pages.get("/runs/{run_id}/findings")
-def explore(
-    view: CurrentView, run_id: str, label: str = "", phase: str = "", gap: str = "", sort: str = "gap",
-    after: int = -1, first: int = 1,
-) -> Response:  # fmt: skip
+def explore(view: CurrentView, run_id: str, after: int = -1, first: int = 1) -> Response:
     """A page of pairs."""
     run = view.run(run_id)
     index, schema = _index(view, run), schema_of_run(view.service, run)  # the schema has better words
-    unread = ((view.summary(run) or {}).get("model") or {}).get("unread") or {}
-    chosen = Chosen(label, phase, gap, sort if sort in ("gap", "order") else "gap")
-    values = {f"v{place}": view.request.query_params.get(f"v{place}", "") for place, _ in enumerate(index.protected)}
-    least, gap_error = _share(gap)
-    wanted = Filters(
-        tuple((name, values[f"v{i}"]) for i, name in enumerate(index.protected) if values[f"v{i}"]),
-        label or None, phase or None, least,
-    )  # fmt: skip
-    found = index.page(
-        wanted, sort="order" if chosen.sort == "order" else "gap", after=after if after >= 0 else None,
-        limit=PER_PAGE,
-    )  # fmt: skip
+    summary = view.summary(run)
+    form = _Form(view, index)
+    found = index.page(form.filters, sort=form.sort, after=after if after >= 0 else None, limit=PER_PAGE)
     first = max(first, 1)
-    query: dict[str, Any] = {"label": label, "phase": phase, "gap": gap, "sort": chosen.sort, **values}
     address = f"/runs/{run_id}/findings"
-    onward = found.after is not None
     return view.page(
-        "findings", section="/runs", run=run, total=found.total, all=index.rows, first=first,
+        "findings", section="/runs", run=run, texts=index.texts, total=found.total, all=index.rows, first=first,
         cards=[
-            (_card(one, index, schema, unread), first + place, one.gap) for place, one in enumerate(found.rows)
+            (_card(one, index, schema, summary), first + place, one.gap) for place, one in enumerate(found.rows)
         ],
-        fields=_fields(index, schema, values), labels=_labels(index, schema), phases=PHASES, chosen=chosen,
-        gap_error=gap_error, filtered=wanted != Filters(),
-        repairable=run.state == "done" and worker_request(run) is not None,
-        next=link(address, after=found.after, first=first + len(found.rows), **query) if onward else None,
-        begin=link(address, **query),
+        fields=_fields(index, schema), labels=_labels(index, schema), form=form.sent, errors=form.errors,
+        phases=[(phase, words.format(BEGINNINGS[index.texts])) for phase, words in PHASES.items()],
+        sorts=[(sort, words) for sort, words in SORTS.items() if sort in index.sorts], chosen_sort=form.sort,
+        filtered=form.filters != Filters(), repairable=run.state == "done" and worker_request(run) is not None,
+        next=None if found.after is None
+        else link(address, after=found.after, first=first + len(found.rows), **form.sent),
+        begin=link(address, **form.sent),
     )  # fmt: skip
+
+
+class _Form:
+    """The filters as the form has them, and what they mean."""
+
+    def __init__(self, view: View, index: FindingsIndex) -> None:
+        own = (
+            ["value", "witness", "words", "contains"] if index.texts else [f"v{i}" for i in range(len(index.protected))]
+        )
+        names = ["label", "phase", "gap", "sort", *own]
+        self.sent = {name: view.request.query_params.get(name, "") for name in names}
+        self.errors: dict[str, str] = {}
+        self.sort: Sort = next((sort for sort in index.sorts if sort == self.sent["sort"]), "gap")
+        self.sent["sort"] = self.sort
+        gap = self._number("gap", 100.0)
+        words = self._number("words", 1e9)
+        self.filters = Filters(
+            values=tuple((name, value) for i, name in enumerate(index.protected) if (value := self.sent[f"v{i}"])),
+            label=self.sent["label"] or None,
+            phase=self.sent["phase"] or None,
+            least_gap=None if gap is None else gap / 100,
+            text_value=self.sent.get("value") or None,
+            witness_value=self.sent.get("witness") or None,
+            most_words=None if words is None else int(words),
+            contains=self.sent.get("contains", "")[:MOST_LETTERS] or None,
+        )
+
+    def _number(self, name: str, most: float) -> float | None:
+        """A number of the form; None where there is none, or what is there is wrong."""
+        text = self.sent.get(name, "").strip()
+        if not text:
+            return None
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if 0 <= number <= most:
+            return number
+        self.errors[name] = f"Write a number from 0{f' to {most:g}' if most == 100 else ''}."
+        return None
 
 
 def _index(view: View, run: Run) -> FindingsIndex:
     if run.state not in OVER or run.kind != "audit":
         raise ApiError("not-found", "There are no pairs to show: the run has not ended, or it is not an audit.")
-    if (run.result or {}).get("texts"):
-        raise ApiError("not-found", "Pairs of texts cannot be browsed here. The report has examples.")
     with errors_as("not-found"):
         return FindingsIndex.open(view.service.home.run(run.id) / "findings.parquet")
 
 
-def _share(text: str) -> tuple[float | None, str]:
-    """A percentage as a share, and what is wrong with it."""
-    if not text.strip():
-        return None, ""
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    return (number / 100, "") if 0 <= number <= 100 else (None, "Write a number from 0 to 100.")
-
-
-def _fields(index: FindingsIndex, schema: Schema | None, values: dict[str, str]) -> list[dict[str, Any]]:
-    """A list to choose from for each protected attribute."""
-    return [
-        {
-            "id": f"v{place}",
-            "title": _title(name, schema),
-            "values": list(dict.fromkeys(index.words(f"sample.{name}") + index.words(f"witness.{name}")))[:MOST_VALUES],
-            "chosen": values[f"v{place}"],
+def _fields(index: FindingsIndex, schema: Schema | None) -> list[dict[str, Any]]:
+    """Lists to choose from: for each protected attribute, or for what a text and its witness name."""
+    if index.texts:
+        lists = {
+            "value": ("The text names", index.words("value")),
+            "witness": ("The other names", index.words("witness_value")),
         }
-        for place, name in enumerate(index.protected)
+    else:
+        lists = {
+            f"v{place}": (
+                f"One of the two: {_title(name, schema)}",
+                list(dict.fromkeys(index.words(f"sample.{name}") + index.words(f"witness.{name}"))),
+            )
+            for place, name in enumerate(index.protected)
+        }
+    return [
+        {"id": name, "title": title, "options": [(value, value) for value in values[:MOST_VALUES]]}
+        for name, (title, values) in lists.items()
     ]
 
 
@@ -128,7 +149,28 @@ def _sentence(name: str, value: str, schema: Schema | None) -> str:
     return (attribute.phrase or f"{attribute.title} {{}}").replace("{}", value)
 
 
-def _card(found: Finding, index: FindingsIndex, schema: Schema | None, unread: Collection[str]) -> PairCard:
+def _card(
+    found: Finding | FindingInTexts, index: FindingsIndex, schema: Schema | None, summary: dict[str, Any] | None
+) -> PairCard:
+    """A pair, ready to show."""
+    if isinstance(found, FindingInTexts):
+        return _text_card(found, summary)
+    unread = ((summary or {}).get("model") or {}).get("unread") or {}
+    return _table_card(found, index, schema, unread)
+
+
+def _text_card(found: FindingInTexts, summary: dict[str, Any] | None) -> PairCard:
+    """A pair of texts with its marks."""
+    scores = [found.score, found.witness_score]
+    score_of, scores = (found.label, scores) if summary is None else comparable_scores(found.label, scores, summary)
+    example = asdict(found) | {
+        "values": (found.value, found.witness_value), "labels": (found.label, found.witness_label),
+        "score_of": score_of, "scores": scores,
+    }  # fmt: skip
+    return card_of(example)  # the text first, about which the filters are
+
+
+def _table_card(found: Finding, index: FindingsIndex, schema: Schema | None, unread: Collection[str]) -> PairCard:
     """A pair in words, without what the model does not read.
 
     With two labels both scores are for the favourable one, so that cards compare.
