@@ -184,7 +184,7 @@ def test_training_and_using_the_result(shell: Shell, tmp_path: Path, schema_file
     done = shell("train", str(schema_file), "--epochs", "2", "--out", str(tmp_path / "net"))
     assert done.code == 0
     assert "accuracy" in done.out
-    assert "epoch   1" in done.error
+    assert "epoch 1 of " in done.error
     audit = shell(
         "audit",
         str(schema_file),

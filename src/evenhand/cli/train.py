@@ -64,18 +64,10 @@ def _train_on_table(settings: TrainSettings, out: Path | None, quiet: bool) -> t
     files = ", ".join(map(str, network_files(path)))
     writable_folder(path.parent)
     config = TrainingConfig(**settings.model_dump(include={"epochs", "patience", "seed"}, exclude_none=True))
-    on_epoch = (lambda epoch: None) if quiet else _say_epoch
-    device = choose_device(settings.device)
-    network, description = train_network(dataset, config, device, on_epoch, data_argument=settings.dataset)
+    shown, device = _EpochDisplay(config.epochs, quiet, "accuracy {:.2%}"), choose_device(settings.device)
+    network, description = train_network(dataset, config, device, shown, data_argument=settings.dataset)
     save_network(network, description, path)
     return description, files
-
-
-def _say_epoch(epoch: "Epoch") -> None:
-    if epoch.validation_loss is not None:
-        best = "  best so far" if epoch.best else ""
-        figures = f"validation loss {epoch.validation_loss:.4f}  accuracy {epoch.validation_score:.2%}"
-        typer.echo(f"epoch {epoch.number:3}  {figures}{best}", err=True)
 
 
 def _print_accuracy(description: dict[str, Any], files: str) -> None:
@@ -119,7 +111,7 @@ def _train_on_texts(settings: TextTrainSettings, out: Path | None, quiet: bool) 
     config = TextTrainingConfig(**settings.model_dump(include={"epochs", "seed"}, exclude_none=True))
     columns = {f"--{name}": getattr(settings, name) for name in ("text", "label", "split", "vectors")}
     arguments = [settings.dataset, *(word for name, value in columns.items() if value for word in (name, value))]
-    shown = _EpochDisplay(config.epochs, quiet)
+    shown = _EpochDisplay(config.epochs, quiet, "AUC {:.4f}")
     trained, description = train_recurrent(corpus, words, cell, config, where, shown, arguments)  # type: ignore[arg-type]
     save_recurrent(trained, description, path)
     return description, ", ".join(map(str, network_files(path)))
@@ -128,8 +120,8 @@ def _train_on_texts(settings: TextTrainSettings, out: Path | None, quiet: bool) 
 class _EpochDisplay:
     """A line for each epoch, and on a terminal how far the present one is."""
 
-    def __init__(self, epochs: int, quiet: bool) -> None:
-        self._epochs, self._quiet = epochs, quiet
+    def __init__(self, epochs: int, quiet: bool, score: str) -> None:
+        self._epochs, self._quiet, self._score = epochs, quiet, score
         self._live = sys.stderr.isatty()
         self._said = 0.0
 
@@ -141,8 +133,8 @@ class _EpochDisplay:
         where = f"epoch {epoch.number} of {self._epochs}"
         if epoch.validation_loss is not None:
             best = "  best so far" if epoch.best else ""
-            auc = "" if epoch.validation_score is None else f"  AUC {epoch.validation_score:.4f}"
-            line = f"{where}  validation loss {epoch.validation_loss:.4f}{auc}{best}"
+            score = "" if epoch.validation_score is None else f"  {self._score.format(epoch.validation_score)}"
+            line = f"{where}  validation loss {epoch.validation_loss:.4f}{score}{best}"
             print(f"\r{line:<78}" if self._live else line, file=sys.stderr, flush=True)
         elif self._live and epoch.seconds - self._said > 0.5:
             self._said = epoch.seconds

@@ -1,4 +1,4 @@
-"""Training of repaired networks for tables: one loop for every objective.
+"""Training of repaired networks for tables, whatever the objective.
 
 A network is trained on scaled attributes and then written as one that reads codes, so a repaired network is a file like
 any other. The scale is that of the domain: the code for a missing value, far outside of it, would flatten all else.
@@ -7,6 +7,7 @@ any other. The scale is that of the domain: the code for a missing value, far ou
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch.nn import functional
 
 from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
+from evenhand.models import training
 from evenhand.models.network import FeedForward, first_layer
 from evenhand.search.space import TableSpace
 
@@ -151,25 +153,25 @@ def _run(
     on_epoch: Callable[[int, int], None],
 ) -> None:
     size = min(recipe.batch_rows, max(SMALLEST_BATCH, len(x) // FEWEST_BATCHES))
-    steps = recipe.epochs * -(-len(x) // size)
-    optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.learning_rate, total_steps=steps + 1)
+    steps, done = recipe.epochs * -(-len(x) // size), count()
     draws = torch.Generator().manual_seed(seed)
-    best, best_loss, step = copy.deepcopy(network.state_dict()), float("inf"), 0
-    for epoch in range(1, recipe.epochs + 1):
-        network.train()
-        for rows in torch.split(torch.randperm(len(x), generator=draws), size):
-            optimizer.zero_grad(set_to_none=True)
-            loss = objective.loss(network, x[rows], y[rows], step / steps, draws)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-            step += 1
-        validation_loss = _validation(network, objective, *validation)
-        if validation_loss < best_loss:
-            best, best_loss = copy.deepcopy(network.state_dict()), validation_loss
-        on_epoch(epoch, recipe.epochs)
-    network.load_state_dict(best)
+
+    def loss(rows: Tensor) -> Tensor:
+        return objective.loss(network, x[rows], y[rows], next(done) / steps, draws)
+
+    def validate() -> tuple[float, None]:
+        """The objective at its full strength, on the same random samples every time."""
+        same = torch.Generator().manual_seed(VALIDATION_DRAWS)
+        return objective.loss(network, *validation, 1.0, same).item(), None
+
+    def at_end(epoch: training.Epoch) -> None:
+        if epoch.validation_loss is not None:
+            on_epoch(epoch.number, recipe.epochs)
+
+    lessons = training.Lessons(
+        len(x), lambda: torch.split(torch.randperm(len(x), generator=draws), size), loss, validate
+    )
+    training.fit(network, lessons, recipe.epochs, recipe.learning_rate, at_end, cycle=steps)
 
 
 @torch.no_grad()
@@ -182,14 +184,5 @@ def _says_one_label(network: Scaled, x: Tensor, y: Tensor) -> bool:
 def _fresh(material: Material, rows: NDArray[np.int64], seed: int) -> Scaled:
     clipped = torch.tensor(material.data.clipped[rows], dtype=torch.float32)
     deviation = clipped.std(dim=0, correction=0)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = FeedForward(material.widths)
+    network = training.initialised(seed, lambda: FeedForward(material.widths))
     return Scaled(network, clipped.mean(dim=0), torch.where(deviation > 0, deviation, 1))
-
-
-@torch.no_grad()
-def _validation(network: Scaled, objective: Objective, x: Tensor, y: Tensor) -> float:
-    """The objective at its full strength, on the same random samples every time."""
-    network.eval()
-    return objective.loss(network, x, y, 1.0, torch.Generator().manual_seed(VALIDATION_DRAWS)).item()
