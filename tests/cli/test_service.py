@@ -135,7 +135,7 @@ def test_a_run_is_cancelled_resumed_and_deleted(sqlite_service: Service) -> None
     sqlite_service.home.run(run).mkdir()
     assert evenhand("runs", "cancel", run) == f"{run} is cancelled.\n"
     assert evenhand("runs", "resume", run) == f"{run} waits for a worker.\n"
-    with pytest.raises(EvenhandError, match="only one that failed or was cancelled"):
+    with pytest.raises(EvenhandError, match="only a run that failed or was cancelled"):
         evenhand("runs", "resume", run)
     evenhand("runs", "delete", run, typed="n\n", code=1)
     assert sqlite_service.runs.get(run).state == "queued"

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from evenhand.errors import EvenhandError
-from evenhand.text import corpus
-from evenhand.text.corpus import Corpus, held_out, load_corpus
+from evenhand.text import CORPORA, corpus
+from evenhand.text.corpus import BUILTIN, Corpus, held_out, load_corpus
 from tests.worlds.text import small_corpus
 
 ROWS = [('Hello,\nyou "there"', "0"), ("so-so", "1"), ("", "1"), ("Čau!", "0"), ("  ", "0"), ("NA", "1")]
@@ -238,3 +238,7 @@ def test_the_small_corpus_has_both_labels_in_both_parts() -> None:
         (1, False),
         (1, True),
     }
+
+
+def test_the_light_list_of_built_in_corpora_is_complete() -> None:
+    assert list(CORPORA) == list(BUILTIN)

@@ -6,7 +6,6 @@ from typing import Any
 
 from evenhand.files import write_text
 from evenhand.report.charts import trade_chart
-from evenhand.report.page import template
 from evenhand.report.sentences import is_about_texts, warning_rows, within_words
 from evenhand.report.words import interval_text, joined, percent
 
@@ -31,6 +30,8 @@ def write_repair_report(path: Path, summary: dict[str, Any]) -> Path:
 
 def render_repair(summary: dict[str, Any]) -> str:
     """The page as text."""
+    from evenhand.report.page import template  # it imports torch, which the server's own pages do not need
+
     rows = summary["rows"]
     by_name = {row["name"]: row for row in rows}
     chosen = by_name.get(summary["chosen"] or "")

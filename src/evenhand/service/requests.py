@@ -26,7 +26,7 @@ from evenhand.settings import (
     TextRepairSettings,
     option_of,
 )
-from evenhand.text.corpus import BUILTIN
+from evenhand.text import CORPORA
 
 ID = re.compile("[0-9a-f]{32}")
 TERMINAL = "terminal"  # in a configuration: what only a terminal can do, so that no worker takes it for its own
@@ -38,7 +38,7 @@ NOUNS = {"audit": "audit", "measure": "measurement", "repair": "repair"}
 
 def _id_or_builtin(name: str) -> str:
     """An id, or the name of data that come with the package."""
-    known = [*builtin_names(), *BUILTIN]
+    known = [*builtin_names(), *CORPORA]
     if ID.fullmatch(name) or name in known:
         return name
     raise ValueError(f"it must be the id of an uploaded table or one of {', '.join(known)}")
@@ -155,7 +155,7 @@ def request_of(kind: str, config: dict[str, Any], domain: Domain | None = None) 
     """
     if kind not in REQUESTS:
         raise unknown_name("kind of run", kind, REQUESTS)
-    request = REQUESTS[kind][domain or ("text" if config.get("dataset") in BUILTIN else "table")]
+    request = REQUESTS[kind][domain or ("text" if config.get("dataset") in CORPORA else "table")]
     try:
         return request.model_validate(config)
     except ValidationError as error:
