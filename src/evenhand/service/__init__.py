@@ -4,7 +4,7 @@ The way of a request: `api.guard` (is it one of ours?), `api.journal` (what is w
 it, and may they? see the table in `api.access`), then a route of `api` or a page of `pages`. Pages build the requests
 that the HTTP interface takes (`pages.forms`), and both hand them to `api.runs.create_run`, which refuses what cannot
 work and stores the run. A worker claims it (`worker`), keeps its lease (`heartbeat`) and lets a process of its own do
-it (`attempt`, `execute`); a command in a terminal does its run itself (`terminal`).
+it (`attempt`, `execute`); a command in a terminal does its run itself (`local_runs`).
 
 - `settings`, `server`: how a service is configured, opened and served.
 - `requests`: what may be asked for. `jobs`, `execute`, `telling`, `run_folder`, `limits`: how a run is done.
