@@ -68,16 +68,16 @@ def test_a_run_that_is_cancelled_elsewhere_ends_and_keeps_what_was_found(
     assert storage.runs.claim("worker") is None
 
 
-def test_control_c_keeps_what_was_found(storage: Service) -> None:
+def test_control_c_keeps_what_was_found(here: Path, sqlite_service: Service) -> None:
     with started(*LONG) as process:
-        until(lambda: is_searching(storage) or process.poll() is not None, PATIENCE)
+        until(lambda: is_searching(sqlite_service) or process.poll() is not None, PATIENCE)
         process.send_signal(signal.SIGINT)
         words, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, errors
-    run = only_run(storage)
+    run = only_run(sqlite_service)
     assert run is not None
     assert (run.state, run.result is not None) == ("cancelled", True)
-    folder = storage.home.run(run.id)
+    folder = sqlite_service.home.run(run.id)
     assert f"report: {folder}/report.html" in words
     assert not list(folder.glob("attempt-*"))
 
