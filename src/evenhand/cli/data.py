@@ -145,10 +145,10 @@ def _rows_text(card: dict[str, Any]) -> str:
 
 
 def _print_attributes(dataset: "Dataset") -> None:
-    rows = (
+    rows = [
         (item.name, item.kind, f"{item.domain[0]}…{item.domain[1]}", _values(item), "protected" * item.protected)
         for item in dataset.schema.attributes
-    )
+    ]
     print_rows(("attribute", "kind", "codes", "values", ""), rows)
 
 

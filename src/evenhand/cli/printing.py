@@ -60,8 +60,11 @@ def print_tables(title: str, tables: "list[Table]", facts: "Sequence[tuple[str, 
             console.print(Text(f"- {remark}"))
 
 
-def print_rows(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table; text from outside is never read as markup."""
+def print_rows(headings: Iterable[str], rows: "Sequence[Iterable[str]]", none: str = "") -> None:
+    """A table; text from outside is never read as markup. `none` is said where there are no rows."""
+    if none and not rows:
+        typer.echo(none)
+        return
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -49,13 +49,9 @@ def list_projects(home: HomeFolder = None, database: DatabaseUrl = None, as_json
     if not holds_nothing(settings):
         with opened(settings) as service:
             cards = [_card(service, project) for project in service.projects.all()]
-    if as_json:
-        print_json(cards)
-    elif not cards:
-        typer.echo(f"There is no service in {settings.home} yet. `evenhand serve` starts it.")
-    else:
-        rows = ((card["name"], _amounts(card), str(card["members"]), moment_text(card["created"])) for card in cards)
-        print_rows(("name", "holds", "members", "made"), rows)
+    none = f"There is no service in {settings.home} yet. `evenhand serve` starts it."
+    rows = [(card["name"], _amounts(card), str(card["members"]), moment_text(card["created"])) for card in cards]
+    print_json(cards) if as_json else print_rows(("name", "holds", "members", "made"), rows, none)
 
 
 @projects_app.command("rename")

@@ -79,13 +79,9 @@ def list_users(home: HomeFolder = None, database: DatabaseUrl = None, as_json: J
     if not holds_nothing(settings):
         with opened(settings) as service:
             cards = [_card(service, user) for user in service.accounts.users()]
-    if as_json:
-        print_json(cards)
-    elif not cards:
-        typer.echo(f"There are no users in {settings.home}, so the service is open to this machine, and to it alone.")
-    else:
-        rows = ((card["name"], _may(card), _state(card), moment_text(card["created"])) for card in cards)
-        print_rows(("name", "may", "state", "made"), rows)
+    nobody = f"There are no users in {settings.home}, so the service is open to this machine, and to it alone."
+    rows = [(card["name"], _may(card), _state(card), moment_text(card["created"])) for card in cards]
+    print_json(cards) if as_json else print_rows(("name", "may", "state", "made"), rows, nobody)
 
 
 @users_app.command("password")
@@ -227,15 +223,14 @@ def list_tokens(
         projects = {project.id: project.name for project in service.projects.all()}
     if as_json:
         print_json([_token_card(token, users[token.user].name) for token in found])
-    elif not found:
-        typer.echo("There are no tokens. Make one: evenhand users token NAME --project PROJECT --name TEXT")
     else:
-        rows = (
+        rows = [
             (token.id[:8], users[token.user].name, token.name, f"{token.role} in {projects.get(token.project, '')}",
              moment_text(token.expires), moment_text(token.used), _token_state(token, users[token.user].disabled))
             for token in found
-        )  # fmt: skip
-        print_rows(("token", "user", "name", "role", "until", "used", "state"), rows)
+        ]  # fmt: skip
+        none = "There are no tokens. Make one: evenhand users token NAME --project PROJECT --name TEXT"
+        print_rows(("token", "user", "name", "role", "until", "used", "state"), rows, none)
 
 
 @users_app.command("revoke")
@@ -273,14 +268,12 @@ def show_log(
         found = service.log.entries(user=user, action=action, limit=limit)
     if as_json:
         print_json([{name: getattr(entry, name) for name in LOG_FIELDS} for entry in found])
-    elif not found:
-        typer.echo("Nothing of that kind is in the log.")
     else:
-        rows = (
+        rows = [
             (moment_text(entry.at), entry.user or "", entry.address or "", entry.action, entry.subject or "")
             for entry in found
-        )
-        print_rows(("when", "who", "from", "did", "to what"), rows)
+        ]
+        print_rows(("when", "who", "from", "did", "to what"), rows, "Nothing of that kind is in the log.")
 
 
 def _check_role(admin: bool, project: str | None, role: str | None) -> None:
