@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import uvicorn
+from bench.findings_pages import made_up_texts
 
 from evenhand.errors import EvenhandError
 from evenhand.service.api import watching
@@ -108,6 +110,27 @@ def test_results_are_read_page_by_page(
     assert (measure.kind, measure.parent, measure.config["half_width"]) == ("measure", run.id, 0.01)
     client.delete(run.id)
     assert not sqlite_service.home.run(run.id).exists()
+
+
+def test_pairs_of_texts_are_read_page_by_page(
+    client: Client, sqlite_service: Service, audited: Path, tmp_path: Path
+) -> None:
+    table = made_up_texts(FINDINGS, 0)
+    (folder := tmp_path / "texts").mkdir()
+    pq.write_table(table, folder / "findings.parquet")
+    run = finished_run(sqlite_service, folder)
+    found = list(client.text_findings(run.id, sort="words", page=7))
+    assert [one.l0 for one in found] == sorted(table["l0"].to_pylist())
+    assert {one.text for one in found} == {*table["text"].to_pylist()}
+    value, word = found[0].value, found[0].text.split()[-1]
+    chosen = list(client.text_findings(run.id, value=value, contains=word.upper(), most_words=found[0].l0, page=1))
+    assert [one.row for one in chosen] == [
+        one.row for one in found if one.value == value and word in one.text and one.l0 <= found[0].l0
+    ]
+    with pytest.raises(EvenhandError, match="use text_findings"):
+        next(client.findings(run.id))
+    with pytest.raises(EvenhandError, match="use findings"):
+        next(client.text_findings(finished_run(sqlite_service, audited).id))
 
 
 def test_waiting_hands_on_every_event_once(client: Client, sqlite_service: Service) -> None:
