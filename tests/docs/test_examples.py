@@ -1,10 +1,12 @@
-"""The examples run from beginning to end, as scripts and as notebooks would: cell by cell, in one process each."""
+"""The examples run from beginning to end, as scripts and as notebooks would: cell by cell, each in its own folder."""
 
 import ast
 import json
 import os
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +17,17 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py") if "# %%" in path.read_text(encoding="utf-8"))
 
 
-def run(name: str, folder: Path) -> str:
-    """What a script prints; warnings are errors here as in all tests."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(EXAMPLES.parent / "src")}
-    command = [sys.executable, str(EXAMPLES / name)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Warning" not in done.stderr, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Runs a script; returns what it prints. Warnings are errors as in all tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(EXAMPLES)  # as Python does for a script
+
+    def printed(name: str) -> str:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        return capsys.readouterr().out
+
+    return printed
 
 
 def test_there_are_three_notebooks() -> None:
@@ -42,23 +47,29 @@ def test_cells_are_in_percent_format(name: str) -> None:
             compile(body, name, "exec")
 
 
-def test_a_pipeline_is_audited(tmp_path: Path) -> None:
-    said = run("audit_a_sklearn_pipeline.py", tmp_path)
+def test_a_pipeline_is_audited(run: Callable[[str], str], tmp_path: Path) -> None:
+    said = run("audit_a_sklearn_pipeline.py")
     assert "findings among" in said
     assert "95% interval" in said
     assert (tmp_path / "census-sex.html").stat().st_size > 10_000
 
 
 def test_a_gate_holds_and_is_exceeded(tmp_path: Path) -> None:
-    said = run("gate_in_pytest.py", tmp_path)
+    """In a process of its own, since it runs pytest."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(EXAMPLES.parent / "src")}
+    command = [sys.executable, str(EXAMPLES / "gate_in_pytest.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    said = done.stdout
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr, done.stderr
     assert "NOT TESTED: The model does not read sex" in said
     assert "EXCEEDED" in said
     assert "→ female:" in said
     assert "1 failed, 1 passed" in said
 
 
-def test_a_repair_is_compared(tmp_path: Path) -> None:
-    assert "repaired: 0 findings" in run("repair_and_compare.py", tmp_path)
+def test_a_repair_is_compared(run: Callable[[str], str]) -> None:
+    assert "repaired: 0 findings" in run("repair_and_compare.py")
 
 
 def test_the_notebook_runs_cell_by_cell_and_its_results_show_themselves() -> None:
