@@ -48,11 +48,12 @@ def test_help_fits_80_columns_and_gives_examples(shell: Shell, arguments: list[s
 
 
 def test_the_help_of_compare_names_all_methods(shell: Shell) -> None:
-    from evenhand.methods.registry import METHODS
+    from evenhand.methods.registry import METHODS, TEXT_METHODS
 
-    text = " ".join(shell("compare", "--help").out.split())
-    listed = re.sub(r" \([^)]*\)", "", text.split("Methods: ")[1].split(". Examples")[0])
-    assert listed.rstrip(".").split(", ") == list(METHODS)
+    text = re.sub(r" \([^)]*\)", "", shell("compare", "--help").words)
+    tables, texts = re.findall(r"Methods for tables: (.*?);.*? For texts: (.*?)\. Examples", text)[0]
+    assert tables.split(", ") == list(METHODS)
+    assert texts.split(", ") == list(TEXT_METHODS)
 
 
 def test_version() -> None:
