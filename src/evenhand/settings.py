@@ -466,10 +466,12 @@ def repeat_of(summary: dict[str, Any]) -> str:
     """The command that repeats the run of a summary, also of one that an earlier release wrote."""
     if "command" in summary:
         return str(summary["command"])
-    kind: Domain = "text" if summary.get("domain") == "text" else "table"
-    settings = SETTINGS[summary["kind"]][kind]
+    settings = SETTINGS[summary["kind"]]["text" if summary.get("domain") == "text" else "table"]
     known = {name: value for name, value in summary["config"].items() if name in settings.model_fields}
-    return repeat_command(summary["kind"], settings.model_construct(**known | {"protected": summary["protected"]}))
+    known["protected"] = summary["protected"]
+    if known.get("model") is None and not str(summary["model"]["name"]).startswith("built-in"):
+        known["model"] = summary["model"]["name"]  # a measurement of release 0.1 says it only there
+    return repeat_command(summary["kind"], settings.model_construct(**known))
 
 
 def _said(flag: str, value: Any) -> list[str]:

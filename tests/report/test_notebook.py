@@ -141,7 +141,7 @@ def test_a_notebook_has_one_line_of_progress(monkeypatch: pytest.MonkeyPatch) ->
     evenhand.measure("credit", "sex", half_width=0.1)
     repaired("average")
     assert len(kernel.lines) == 3
-    assert kernel.lines[1].startswith("measuring  sex, ")
+    assert kernel.lines[1].startswith("credit  sex, ")
     assert kernel.lines[2].startswith("repair of ")
 
 

@@ -21,7 +21,6 @@ from evenhand.measures.rates import clopper_pearson
 from evenhand.models.network import FeedForward
 from evenhand.report import statistics as statistics_module
 from evenhand.report.charts import HEIGHT, LABEL_ROOM, growth_chart, share_bars, short_number, ticks
-from evenhand.report.commands import audit_command
 from evenhand.report.flips import flip_matrix, pair_rows
 from evenhand.report.page import MOST_MATRIX_COMBINATIONS, write_report
 from evenhand.report.pairs import origin, table_cards
@@ -29,7 +28,7 @@ from evenhand.report.statistics import EXAMPLES, MOST_PEOPLE, Example, Statistic
 from evenhand.report.words import interval_text, percent
 from evenhand.runs.audit import Audit
 from evenhand.runs.summary import FINDINGS, REPORT
-from evenhand.settings import AuditSettings
+from evenhand.settings import repeat_of
 from tests.worlds.schemas import UNTRAINED
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -331,7 +330,7 @@ def test_page_says_what_was_found(found: Audit) -> None:
     for rate in found.summary["data_rate"].values():
         assert f"{rate['interval'][0]:.2%} to {rate['interval'][1]:.2%}" in text
     assert "Checked as they stand in the table" in text
-    assert audit_command(found.summary) in text
+    assert repeat_of(found.summary) in text
     assert found.data.schema.card.licence in text
 
 
@@ -402,25 +401,6 @@ def test_origin_tells_changes_and_values_outside_the_domain(unsafe: Audit) -> No
 def test_favourable_label_is_the_named_one_or_the_last(found: Audit, unsafe: Audit) -> None:
     assert found.data.schema.label.favourable_code == 1
     assert unsafe.data.schema.label.favourable_code == 2
-
-
-def test_command_line_has_what_differs_from_the_defaults() -> None:
-    plain = AuditSettings(dataset="census", protected=["age", "race"])
-    assert audit_command({"config": plain.model_dump()}) == (
-        "evenhand audit census --protected age,race --seeds 1000 --steps 1000 --seed 0"
-    )
-    other = AuditSettings(
-        dataset="my data.toml",
-        protected=["sex"],
-        method="adf",
-        settings={"accept_failed": 1.0},
-        max_findings=5,
-        chunk_rows=9,
-    )
-    assert audit_command({"config": other.model_dump()}) == (
-        "evenhand audit 'my data.toml' --protected sex --seeds 1000 --steps 1000 --seed 0 "
-        "--method adf --max-findings 5 --chunk-rows 9 --set accept_failed=1.0"
-    )
 
 
 @pytest.mark.parametrize(

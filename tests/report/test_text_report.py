@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from evenhand.report.commands import audit_command
 from evenhand.report.flips import Flip, Flips, flip_matrix
 from evenhand.report.limits import text_limits
 from evenhand.report.notebook import audit_html
@@ -293,16 +292,3 @@ def test_limits_follow_the_settings(frame: pd.DataFrame) -> None:
     assert "One mention is exchanged at a time" not in changed
     assert "errs in both directions" in changed
     assert "Semantic similarity was not measured" in changed
-
-
-def test_command_line_has_what_differs_from_the_defaults(frame: pd.DataFrame) -> None:
-    summary = made_summary(frame)
-    assert audit_command(summary) == (
-        "evenhand audit small.csv --protected religion --seeds 12 --steps 30 --seed 0 --model net.safetensors "
-        "--text comment --lexicon 'my words.toml' --set tries=8"
-    )
-    summary["config"] |= {"same_part_of_speech": True, "min_similarity": 0.9, "swap": "all", "seed": 3}
-    assert audit_command(summary) == (
-        "evenhand audit small.csv --protected religion --seeds 12 --steps 30 --seed 3 --model net.safetensors "
-        "--text comment --lexicon 'my words.toml' --same-part-of-speech --swap all --min-similarity 0.9 --set tries=8"
-    )

@@ -39,8 +39,8 @@ def takes_settings(task: TaskName) -> Callable[[Callable[..., None]], Callable[.
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            said = {name: values.pop(name) for name in options}
-            command(**values, given={name: _value(task, name, one) for name, one in said.items() if one is not None})
+            given = given_in(task, values)
+            command(**{name: value for name, value in values.items() if name not in options}, given=given)
 
         run.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in by_name}
@@ -48,6 +48,12 @@ def takes_settings(task: TaskName) -> Callable[[Callable[..., None]], Callable[.
         return run
 
     return wrap
+
+
+def given_in(task: TaskName, values: dict[str, Any]) -> dict[str, Any]:
+    """The settings that a command line said, from the values of its options."""
+    said = {name: values[name] for name in _names(task)}
+    return {name: _value(task, name, value) for name, value in said.items() if value not in (None, [])}
 
 
 def check_kind(task: TaskName, kind: Domain, given: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from evenhand.errors import EvenhandError
-from evenhand.report.commands import audit_command, from_python, measure_command, shareable, without_folder
+from evenhand.report.commands import from_python, shareable, without_folder
 from evenhand.report.limits import limits_of
 from evenhand.report.pairs import FROM_NOBODY, card_of
 from evenhand.report.repair import ABOUT, repair_sentences
@@ -29,6 +29,7 @@ from evenhand.report.sentences import (
 )
 from evenhand.report.text_marks import has_strong_words
 from evenhand.report.words import counted, interval_text, moment, percent
+from evenhand.settings import repeat_of
 
 PAIRS = 2
 NO_PEOPLE = "Pairs that are people or texts of the data, or were made from them, are left out of this card."
@@ -130,7 +131,7 @@ def fenced(text: str) -> str:
 
 def _audit(summary: dict[str, Any]) -> CardRun:
     """An audit of a table or of texts."""
-    names, command = protected_name(summary), audit_command(summary)
+    names, command = protected_name(summary), repeat_of(summary)
     if is_not_tested(summary):
         return CardRun(f"Not tested: changing {names}", command)
     texts, search, found = is_about_texts(summary), summary["search"], sum(findings_by_phase(summary).values())
@@ -175,7 +176,7 @@ def _measure(summary: dict[str, Any]) -> CardRun:
     precision = [("Precision asked for", f"half the interval's length at most {half_width}")]
     return CardRun(
         f"{'Not tested' if not_tested else 'Measurement'}: changing {names}",
-        measure_command(summary),
+        repeat_of(summary),
         facts=precision if "half_width" in summary["config"] else [],
         rates=rates,
         said=said,

@@ -13,7 +13,7 @@ from evenhand.data.dataset import Dataset
 from evenhand.data.schema import Schema
 from evenhand.files import write_text
 from evenhand.report.charts import growth_chart, growth_points, rate_bar, share_bars
-from evenhand.report.commands import audit_command, from_python
+from evenhand.report.commands import from_python
 from evenhand.report.flips import Codes, asked_class, flip_matrix, flip_parts
 from evenhand.report.groups import COLUMNS, group_rows
 from evenhand.report.limits import text_limits
@@ -53,6 +53,7 @@ from evenhand.report.text_statistics import (
     text_statistics_of,
 )
 from evenhand.report.words import counted, interval_text, joined, moment, percent
+from evenhand.settings import repeat_of
 
 TEXT_EXAMPLES = 12
 MOST_MATRIX_COMBINATIONS = 12
@@ -122,7 +123,7 @@ def _of_both(summary: dict[str, Any]) -> dict[str, Any]:
         "stopped": STOPPED[summary["search"]["stopped"]],
         "method": method_text(summary),
         "growth": growth_points(summary),
-        "command": audit_command(summary),
+        "command": repeat_of(summary),
         "from_python": from_python(summary),
         "started": moment(summary["started"]),
     }
