@@ -53,7 +53,7 @@ def takes_settings(task: TaskName) -> Callable[[Callable[..., None]], Callable[.
 def given_in(task: TaskName, values: dict[str, Any]) -> dict[str, Any]:
     """The settings that a command line said, from the values of its options."""
     said = {name: values[name] for name in _names(task)}
-    return {name: _value(task, name, value) for name, value in said.items() if value not in (None, [])}
+    return {name: _value(task, name, value) for name, value in said.items() if value not in (None, [], ())}
 
 
 def check_kind(task: TaskName, kind: Domain, given: dict[str, Any]) -> None:
