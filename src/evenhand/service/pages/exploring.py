@@ -93,7 +93,7 @@ class _Form:
             number = -1.0
         if 0 <= number <= most:
             return number
-        self.errors[name] = f"Write a number from 0{f' to {most:g}' if most == 100 else ''}."
+        self.errors[name] = "Write a number from 0 to 100." if name == "gap" else "Write a number, 0 or more."
         return None
 
 
