@@ -18,6 +18,12 @@ settings.register_profile("others", settings.get_profile("usual"), derandomize=F
 settings.load_profile("usual")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One test process more than there are cores: some tests wait most of their time for others."""
+    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     """Whatever a test draws from the generators that all share, it draws in every run."""

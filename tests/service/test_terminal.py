@@ -147,25 +147,25 @@ def test_a_storage_that_is_up_to_date_is_opened_without_what_is_slow_to_import(h
 
 
 def test_a_killed_run_is_interrupted_and_goes_on_to_the_same_end(
-    storage: Service, here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, sqlite_service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", "0")
     command = ("audit", "census", "-p", "sex", "--seeds", "20", "--steps", "40")
     with started(*command, code=DIES) as process:
         process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGKILL
-    run = only_run(storage)
+    run = only_run(sqlite_service)
     assert run is not None
     assert run.state == "running"  # nobody can know yet
-    lapse(storage, run.id)
-    assert storage.runs.claim("worker") is None
-    assert storage.runs.get(run.id).state == "interrupted"
+    lapse(sqlite_service, run.id)
+    assert sqlite_service.runs.claim("worker") is None
+    assert sqlite_service.runs.get(run.id).state == "interrupted"
     with pytest.raises(EvenhandError, match=f"evenhand runs resume {run.id[:8]}"):
-        storage.runs.resume(run.id)  # as a page would
+        sqlite_service.runs.resume(run.id)  # as a page would
     card = json.loads(evenhand("runs", "resume", run.id, "--json"))
-    ended = storage.runs.get(run.id)
+    ended = sqlite_service.runs.get(run.id)
     assert (ended.state, ended.attempts, card["search"].get("taken_up")) == ("done", 2, 1)
-    folder = storage.home.run(run.id)
+    folder = sqlite_service.home.run(run.id)
     assert {path.name for path in folder.iterdir()} == {
         "findings.index", "findings.parquet", "report.html", "summary.json",
     }  # fmt: skip

@@ -21,7 +21,7 @@ from evenhand.service.storage.runs import Claim, LeaseLost
 from evenhand.service.storage.tables import Run
 from evenhand.service.worker import Worker
 from tests.worlds.quick_child import BUSY, CRASHING, FILLING, STUBBORN, is_alive
-from tests.worlds.service import LASTING_LEASE, LONG_LEASE, small_run
+from tests.worlds.service import LASTING_LEASE, small_run
 from tests.worlds.soak import times
 from tests.worlds.worker_checks import (
     FILES,
@@ -40,7 +40,7 @@ from tests.worlds.worker_checks import (
 from tests.worlds.workers import QUICK, Nursery, children, kill, until
 
 pytest_plugins = ["tests.worlds.service", "tests.worlds.worker_checks"]
-MOMENTS = times(12, 60)
+MOMENTS = times(8, 60)
 
 
 @pytest.mark.soak
@@ -242,34 +242,26 @@ def test_a_result_that_was_published_but_never_finished_is_swept(quick_service: 
     assert files(quick_service, run) == set()
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_a_run_through_the_worker_equals_an_audit(
-    open_service: Callable[..., Service], tmp_path: Path, interrupted: bool
-) -> None:
-    """The real process; the second time with its worker killed in the middle."""
-    service = open_service(lease_seconds=LONG_LEASE if interrupted else LASTING_LEASE)
-    steps = 600 if interrupted else 50  # so many that it is still at work when its worker is killed
-    request = {"dataset": "census", "protected": ["sex"], "seeds": 20, "steps": steps, "seed": 3}
+def test_a_run_through_the_worker_equals_an_audit(open_service: Callable[..., Service], tmp_path: Path) -> None:
+    """The real process; `test_checkpoints` and `test_kills` have those that are killed in the middle."""
+    service = open_service(lease_seconds=LASTING_LEASE)
+    request = {"dataset": "census", "protected": ["sex"], "seeds": 20, "steps": 50, "seed": 3}
     run = service.runs.create("default", "audit", "census", request)
     nursery = nursery_for(service, tmp_path / "marks", command=EXECUTE)
     try:
-        worker = nursery.start()
-        if interrupted:
-            until(lambda: service.runs.get(run.id).progress != {})
-            kill(worker)
-            nursery.start()
+        nursery.start()
         over = until_over(service, run)
         until(lambda: no_attempts_left(service))
     finally:
         nursery.close()
     assert over.state == "done", over.error
-    alone = evenhand.audit("census", "sex", seeds=20, steps=steps, seed=3, out=tmp_path / "alone")
+    alone = evenhand.audit("census", "sex", seeds=20, steps=50, seed=3, out=tmp_path / "alone")
     folder = service.home.run(run.id)
     assert (folder / "findings.parquet").read_bytes() == (alone.folder / "findings.parquet").read_bytes()
     assert files(service, run) == {"findings.parquet", "findings.index", "report.html", "summary.json"}
     assert over.result is not None
     assert over.result["findings"] == alone.summary["search"]["findings"]["total"]
-    assert kinds(service, run).count("started") == 1 + interrupted
+    assert kinds(service, run).count("started") == 1
 
 
 @pytest.mark.usefixtures("lasting_leases")
