@@ -9,7 +9,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 from pydantic.fields import FieldInfo
 
 from evenhand.choices import (
@@ -67,8 +67,15 @@ def _is_repair(name: str) -> str:
     raise ValueError(str(unknown_name("repair called", name, [*REPAIRS, EVERY_REPAIR])).rstrip("."))
 
 
-Confidence = Annotated[float, AfterValidator(_is_confidence), Option("Confidence level of the intervals.")]
-HalfWidth = Annotated[float, AfterValidator(_is_half_width)]
+def _between(low: float, high: float) -> WithJsonSchema:
+    """Limits that a validator of ours checks, as forms and OpenAPI read them."""
+    return WithJsonSchema({"type": "number", "exclusiveMinimum": low, "exclusiveMaximum": high})
+
+
+Confidence = Annotated[
+    float, AfterValidator(_is_confidence), _between(0, 1), Option("Confidence level of the intervals.")
+]
+HalfWidth = Annotated[float, AfterValidator(_is_half_width), _between(0, 0.5)]
 
 
 class CheckedSettings(BaseModel):
