@@ -55,9 +55,10 @@ class TableRates:
         parts = [[name] for name in names]
         if len(names) > 1:
             schema = self._data.schema
-            combinations = math.prod(schema.attributes[index].size for index in schema.protected_indices(names))
+            indices = schema.protected_indices(names)
+            combinations = math.prod(schema.attributes[index].size for index in indices)
             if combinations <= MOST_VARIANTS:
-                return [*parts, names]
+                return [*parts, [schema.names[index] for index in sorted(indices)]]
             self.notes.append(
                 f"{joined(names)} together have {combinations:,} combinations, too many to check: left out"
             )
