@@ -6,7 +6,7 @@
 # %%
 import evenhand
 
-before = evenhand.measure_table("credit", "sex", half_width=0.01)
+before = evenhand.measure("credit", "sex", half_width=0.01)
 print(before)
 
 # %% [markdown]
@@ -14,7 +14,7 @@ print(before)
 # the label. Repairs learn from the training split only and are judged on held-out rows.
 
 # %%
-repaired = evenhand.repair_table("credit", "sex", "average", seeds=20, steps=20, epochs=3, repeats=2, half_width=0.01)
+repaired = evenhand.repair("credit", "sex", "average", seeds=20, steps=20, epochs=3, repeats=2, half_width=0.01)
 for row in repaired.summary["rows"]:
     rate = row["uniform"]
     print(f"{row['name']:10} accuracy {row['accuracy']:.1%}  rate over the domain {rate['rate']:.2%}")
@@ -35,7 +35,7 @@ assert searches["repaired"].summary["search"]["findings"]["total"] == 0
 # What did not change: attributes that stand in for sex are read as before. Group figures look at that other question.
 
 # %%
-after = evenhand.measure_table("credit", "sex", model=repaired.model, half_width=0.01)
+after = evenhand.measure("credit", "sex", model=repaired.model, half_width=0.01)
 print(after)
 for figures in after.summary["groups"]:
     print(figures)

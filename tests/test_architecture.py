@@ -1,10 +1,12 @@
 """The shape of the package: imports point one way, a class name stands for one thing, and starting up is light."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,3 +79,36 @@ def test_starting_up_does_not_import_what_is_heavy(statement: str) -> None:
     code = f"{statement}; import sys; print([m for m in ('torch', 'pandas', 'sklearn', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_way_of_an_audit_is_short_and_as_it_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the command line to the search: the functions that CONTRIBUTING names; and the table is read once."""
+    from evenhand.cli.main import main
+    from evenhand.data import dataset
+    from evenhand.search.search import Search
+
+    run, read, ways, reads = Search.run, dataset.read_dataset, [], []
+
+    def noted(self: Any, *given: Any) -> Any:
+        frames = [(frame.frame.f_globals["__name__"], frame.function) for frame in reversed(inspect.stack())]
+        ways.append([f"{module.removeprefix('evenhand.')}.{name}" for module, name in frames if "evenhand." in module])
+        return run(self, *given)
+
+    def counted(*given: Any) -> Any:
+        reads.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(Search, "run", noted)
+    monkeypatch.setattr(dataset, "read_dataset", counted)
+    words = ["audit", "credit", "-p", "sex", "--seeds", "3", "--steps", "1", "--quiet", "--out", str(tmp_path / "a")]
+    monkeypatch.setattr(sys, "argv", ["evenhand", *words])
+    with pytest.raises(SystemExit):
+        main()
+    text = (PACKAGE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    drawn = [
+        line.split()[0] for line in text.partition("```text\ncli.main.main")[2].partition("```")[0].splitlines()[1:]
+    ]
+    assert ways == [["cli.main.main", *drawn[:-1]]]
+    assert drawn[-1] == "search.search.Search.run"
+    assert len(drawn) + 1 <= 15
+    assert len(reads) == 1

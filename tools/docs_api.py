@@ -1,16 +1,17 @@
 """The reference of the Python interface, for the documentation site: every public name, from its docstring."""
 
 import inspect
+import re
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import evenhand
-from evenhand.settings import AuditSettings, TextAuditSettings
+from evenhand.settings import KINDS, SETTINGS, option_of
 
-SETTINGS: dict[type[BaseModel], str] = {AuditSettings: "audit", TextAuditSettings: "audit_text"}
-PLUMBING = {"dataset", "protected"}  # named by parameters of their own
+PLUMBING = {"dataset", "protected", "model"}  # named by parameters of their own
+DONE_FROM_PYTHON = ("audit", "measure", "repair", "compare")
 
 
 def api_reference() -> str:
@@ -20,8 +21,14 @@ def api_reference() -> str:
     functions = [name for name in names if name not in classes]
     parts = ["## Functions\n", *(_directive("autofunction", name) for name in functions)]
     parts += ["## Classes\n", *(_directive("autoclass", name, _members(name)) for name in classes)]
-    parts += ["## Settings\n", "What `audit` and `audit_text` take beside their own parameters.\n"]
-    return "\n".join([*parts, *(_settings(config, name) for config, name in SETTINGS.items())])
+    parts += ["## Settings\n", "What these functions take beside their own parameters, for tables and for texts.\n"]
+    tables = [
+        _settings(settings, f"`{task}`, for {KINDS[kind]}")
+        for task, kinds in SETTINGS.items()
+        if task in DONE_FROM_PYTHON
+        for kind, settings in kinds.items()
+    ]
+    return "\n".join([*parts, *tables])
 
 
 def _directive(kind: str, name: str, options: str = "") -> str:
@@ -40,12 +47,18 @@ def _documented(value: Any) -> bool:
     return inspect.isfunction(function) and bool(function.__doc__)
 
 
-def _settings(config: type[BaseModel], name: str) -> str:
-    """The fields of a configuration as a table."""
-    rows = [f"### Settings of `{name}`\n", "| setting | type | default |", "|---|---|---|"]
-    for field, info in config.model_fields.items():
+def _settings(settings: type[BaseModel], title: str) -> str:
+    """The fields of a task's settings as a table."""
+    rows = [f"### {title}\n", "| setting | type | default | what it is |", "|---|---|---|---|"]
+    for field, info in settings.model_fields.items():
         if field not in PLUMBING:
             kind = info.annotation.__name__ if inspect.isclass(info.annotation) else str(info.annotation)
             default = "required" if info.default is PydanticUndefined else f"`{info.default!r}`"
-            rows.append(f"| `{field}` | `{kind.replace('typing.', '')}` | {default} |".replace(" | None`", " or None`"))
+            cells = [f"`{field}`", f"`{_plain(kind)}`", default, option_of(info).help.replace("|", "or")]
+            rows.append(f"| {' | '.join(cells)} |".replace(" | None`", " or None`"))
     return "\n".join(rows) + "\n"
+
+
+def _plain(kind: str) -> str:
+    """A type without what only a checker reads."""
+    return re.sub(r"Annotated\[(\w+), [^\]]*\]", r"\1", kind.replace("typing.", ""))
