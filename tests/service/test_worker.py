@@ -82,7 +82,7 @@ def test_kills_of_a_runs_process_at_random_moments_lose_nothing(quick_nursery: N
 @pytest.mark.soak
 @pytest.mark.usefixtures("lasting_leases")
 def test_two_workers_never_hold_one_run(short_service: Service, nursery: Nursery) -> None:
-    runs = [quick_run(short_service, seed, steps=3) for seed in range(times(12, 120))]
+    runs = [quick_run(short_service, seed, steps=3) for seed in range(times(12, 90))]
     for _ in range(4):
         nursery.start()
     check_ends(short_service, nursery, runs)
