@@ -11,7 +11,7 @@ import evenhand
 from evenhand.settings import KINDS, SETTINGS, option_of
 
 PLUMBING = {"dataset", "protected", "model"}  # named by parameters of their own
-DONE_FROM_PYTHON = ("audit", "measure", "repair", "compare")
+FUNCTIONS = {"audit": "audit", "measure": "measure", "repair": "repair", "compare": "compare", "check": "assert_fair"}
 
 
 def api_reference() -> str:
@@ -23,9 +23,9 @@ def api_reference() -> str:
     parts += ["## Classes\n", *(_directive("autoclass", name, _members(name)) for name in classes)]
     parts += ["## Settings\n", "What these functions take beside their own parameters, for tables and for texts.\n"]
     tables = [
-        _settings(settings, f"`{task}`, for {KINDS[kind]}")
+        _settings(settings, f"`{FUNCTIONS[task]}`, for {KINDS[kind]}")
         for task, kinds in SETTINGS.items()
-        if task in DONE_FROM_PYTHON
+        if task in FUNCTIONS
         for kind, settings in kinds.items()
     ]
     return "\n".join([*parts, *tables])

@@ -60,6 +60,9 @@ def mistake_text(entry: Any, known: list[str]) -> str:
     if entry["type"] == "too_short":
         least = entry["ctx"]["min_length"]
         return f"it needs at least {least} {'entry' if least == 1 else 'entries'}, not {entry['ctx']['actual_length']}"
+    if entry["type"] == "too_long":
+        most = entry["ctx"]["max_length"]
+        return f"it takes at most {most} {'entry' if most == 1 else 'entries'}, not {entry['ctx']['actual_length']}"
     words = str(entry["msg"]).replace("Input should", "it must", 1)
     return f"{words[:1].lower()}{words[1:]}"
 

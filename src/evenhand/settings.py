@@ -1,4 +1,4 @@
-"""What an audit, a measurement, a repair and a comparison can be told: a class for each task and kind of data.
+"""What an audit, a measurement, a repair, a comparison and a check can be told: a class for each task and kind of data.
 
 The fields here are the only place where a setting, its default, its limits and its meaning stand. The options of the
 command line, the requests of the service, the defaults in Python, the configuration that a summary keeps and the
@@ -9,7 +9,16 @@ import shlex
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic.fields import FieldInfo
 
 from evenhand.choices import (
@@ -27,7 +36,9 @@ from evenhand.choices import (
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.mistakes import ended, first_mistake
 
-TaskName = Literal["audit", "compare", "measure", "repair", "train"]
+TaskName = Literal["audit", "check", "compare", "measure", "repair", "train"]
+PopulationName = Literal["people", "uniform", "neighbourhood"]
+Undecided = Literal["fail", "pass"]
 KINDS: dict[Domain, str] = {"table": "tables", "text": "texts"}
 EVERY_REPAIR = "all"
 NO_LIMIT = "none"  # on a command line: none at all, where the usual is a number
@@ -61,6 +72,15 @@ def _is_half_width(half: float) -> float:
     )
 
 
+def _is_for_texts(population: Any) -> Any:
+    if population in ("uniform", "neighbourhood"):
+        raise ValueError(
+            f"texts have no population '{population}', from which samples could be drawn: leave it out, and the texts "
+            "of the corpus are looked at as they were written"
+        )
+    return population
+
+
 def _is_repair(name: str) -> str:
     if name in (*REPAIRS, EVERY_REPAIR):
         return name
@@ -92,7 +112,7 @@ class CheckedSettings(BaseModel):
             location, reason = first_mistake(error, cls)
             name = str(location[0])
             if name not in cls.model_fields:
-                raise EvenhandError(_foreign(cls, name) or ended(f"T{reason.removeprefix('t')}")) from error
+                raise EvenhandError(foreign_setting(cls, name) or ended(f"T{reason.removeprefix('t')}")) from error
             words = "protected attributes" if name == "protected" else name.replace("_", "-")
             raise EvenhandError(f"The setting '{words}' is {given.get(name)!r}: {ended(reason)}") from error
 
@@ -152,6 +172,7 @@ class TableOptions(RunSettings):
     ] = None
     accept_poor_model: Annotated[
         bool,
+        Strict(),
         Option(
             "Go on with a model that seems to be misread: it gives the labels of the data no better than always saying "
             "the commonest one (beyond chance), or clearly better with its columns swapped or scaled."
@@ -281,13 +302,18 @@ class MeasureOptions(IntervalOptions, DeviceOptions):
     ] = None
 
 
-class MeasureSettings(MeasureOptions, TableOptions):
-    """A measurement of a classifier of a table."""
+class NeighbourOptions(CheckedSettings):
+    """Who lives near the people of a table."""
 
-    half_width: Annotated[HalfWidth, Option("Sample until the interval is so narrow: half its length.")] = 0.005
     changes: Annotated[
         int, Field(ge=1), Option("Attributes that the neighbourhood of the data changes.", most=1000)
     ] = 2
+
+
+class MeasureSettings(NeighbourOptions, MeasureOptions, TableOptions):
+    """A measurement of a classifier of a table."""
+
+    half_width: Annotated[HalfWidth, Option("Sample until the interval is so narrow: half its length.")] = 0.005
     most_samples: Annotated[
         int, Field(ge=1), Option("Maximum number of samples of a population.", local=True, hidden=True)
     ] = 100_000_000
@@ -384,6 +410,49 @@ class TextCompareSettings(CompareOptions, WalkOptions):
     """A comparison of methods on a classifier of texts."""
 
 
+class SearchBudget(CheckedSettings):
+    """A small search, for witnesses where no rate above zero is allowed, and for pairs to show."""
+
+    method: str = AUTO
+    seeds: Annotated[int, Field(ge=1)] = 100
+    iterations: Annotated[int, Field(ge=1)] = 10
+    steps: Annotated[int, Field(ge=0)] = 50
+    max_seconds: Annotated[float | None, Field(gt=0)] = None
+
+
+def _budget(value: Any) -> Any:
+    """`search = true` is the default budget, `false` none."""
+    return (SearchBudget() if value else None) if isinstance(value, bool) else value
+
+
+class CheckOptions(IntervalOptions, DeviceOptions):
+    """What every check is told."""
+
+    max_rate: Annotated[float, Field(ge=0, lt=1), Option("Maximum rate of discriminatory samples.")] = 0.01
+    confidence: Annotated[Confidence, Field(ge=0.5)] = 0.95
+    search: Annotated[
+        SearchBudget | None, BeforeValidator(_budget), Option("A search where nothing is allowed, or none.")
+    ] = SearchBudget()
+    undecided: Annotated[Undecided, Option("Whether a check passes that so few samples do not decide.")] = "fail"
+
+
+class CheckSettings(CheckOptions, NeighbourOptions, TableOptions):
+    """A check of a classifier of a table."""
+
+    protected: Annotated[list[str], Option("Attributes to change.", usual="all that the schema marks")] = []
+    population: Annotated[PopulationName, Option("Whom the rate is about.")] = "people"
+    most_samples: Annotated[int, Field(ge=1), Option("Maximum number of samples that are drawn.")] = 200_000
+
+
+class TextCheckSettings(CheckOptions, WalkOptions):
+    """A check of a classifier of texts. A text has many variants, and a network reads each of them."""
+
+    population: Annotated[Literal["people"], BeforeValidator(_is_for_texts), Option("Whom the rate is about.")] = (
+        "people"
+    )
+    most_samples: Annotated[int, Field(ge=1), Option("Maximum number of texts that are looked at.")] = 10_000
+
+
 class TrainOptions(CheckedSettings):
     """What every training is told."""
 
@@ -415,6 +484,7 @@ class TextTrainSettings(TrainOptions):
 
 SETTINGS: dict[TaskName, dict[Domain, type[CheckedSettings]]] = {
     "audit": {"table": AuditSettings, "text": TextAuditSettings},
+    "check": {"table": CheckSettings, "text": TextCheckSettings},
     "compare": {"table": CompareSettings, "text": TextCompareSettings},
     "measure": {"table": MeasureSettings, "text": TextMeasureSettings},
     "repair": {"table": RepairSettings, "text": TextRepairSettings},
@@ -437,7 +507,7 @@ def kinds_with(task: TaskName, name: str) -> list[Domain]:
     return [kind for kind, settings in SETTINGS[task].items() if name in settings.model_fields]
 
 
-def _foreign(settings: type[CheckedSettings], name: str) -> str:
+def foreign_setting(settings: type[CheckedSettings], name: str) -> str:
     """What to say of a setting that the same task has for the other kind of data; nothing where it has none."""
     for task, kinds in SETTINGS.items():
         for kind, own in kinds.items():
@@ -453,8 +523,8 @@ def foreign_words(name: str, kind: Domain, flag: str | None = None) -> str:
     if kind == "text":
         return f"{what} is for tables, and these are texts. Leave it out."
     return (
-        f"{what} is for texts, and this is a table. For a file of texts name its text column with --text; for a table "
-        "of people give a schema file (.toml)."
+        f"{what} is for texts, and this is a table. For a file of texts name its text column "
+        f"{'with --text' if flag else '(text)'}; for a table of people give a schema file (.toml)."
     )
 
 

@@ -20,9 +20,9 @@ from evenhand.data.dataset import Dataset
 from evenhand.errors import EvenhandError
 from evenhand.gate import check as gate_check
 from evenhand.gate.check import DiscriminationFound
-from evenhand.gate.failures import default_name, file_name, fingerprint
-from evenhand.gate.pairs import ClearestMet
+from evenhand.gate.failures import default_name, file_name
 from evenhand.gate.reduce import Reducer
+from evenhand.gate.tables import ClearestMet, fingerprint
 from evenhand.models.adapters.base import Adapter
 from evenhand.models.classifier import ModelGone
 from evenhand.report.statistics import Example

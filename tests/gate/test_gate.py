@@ -237,12 +237,11 @@ def test_settings_of_a_check_go_before_those_at_the_top(folder: Path) -> None:
         + "search = { seeds = 7, steps = 8 }\n"
     )
     first, second = GateFile.load(folder / "gate.toml").checks
-    assert (first.max_rate, first.confidence, first.population, first.search, first.seed) == (
-        0.3, 0.9, "uniform", None, 4,
-    )  # fmt: skip
-    assert (second.max_rate, second.protected) == (0.1, ["sex"])
-    assert second.search is not None
-    assert (second.search.seeds, second.search.steps) == (7, 8)
+    told, other = first.settings, second.settings
+    assert (told.max_rate, told.confidence, told.population, told.search, told.seed) == (0.3, 0.9, "uniform", None, 4)
+    assert (other.max_rate, other.protected) == (0.1, ["sex"])
+    assert other.search is not None
+    assert (other.search.seeds, other.search.steps) == (7, 8)
     assert (first.line, second.line) == (6, 15)
     assert first.data == str(folder / "people.toml")
 

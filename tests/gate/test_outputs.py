@@ -24,6 +24,7 @@ from evenhand.gate.outputs.junit import junit
 from evenhand.gate.outputs.markdown import markdown, plain
 from evenhand.gate.outputs.sarif import FINGERPRINT, sarif
 from evenhand.gate.run import CheckRun, GateRun
+from evenhand.settings import CheckSettings
 from tests.worlds.gate import blind, by_sex, loans
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -32,11 +33,12 @@ SARIF = jsonschema.Draft202012Validator(json.loads((SCHEMAS / "sarif-2.1.0.json"
 
 
 def entry(name: str, line: int, **settings: Any) -> CheckEntry:
-    return CheckEntry(name=name, data="loans.toml", line=line, inputs="codes", accept_poor_model=True, **settings)
+    told = CheckSettings(dataset="loans.toml", inputs="codes", accept_poor_model=True, **settings)
+    return CheckEntry(name, "loans.toml", told, line)
 
 
 def warned_outcome(check: CheckEntry, model: Any, sums: list[int]) -> Outcome:
-    return run_check(model, loans(sums), check.settings, name=check.name, failures=None)
+    return run_check(model, loans(sums), name=check.name, failures=None, **check.said)
 
 
 def outcome_of(check: CheckEntry, model: Any, sums: list[int]) -> Outcome:

@@ -15,7 +15,6 @@ from evenhand.data.infer.schema import dataset_from
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.gate.check import run_check
-from evenhand.gate.settings import CheckSettings
 from evenhand.measures.direction import label_variants
 from evenhand.measures.people import audit_rates, discriminatory_rows, people_rates
 from evenhand.models.classifier import Classifier
@@ -163,9 +162,7 @@ def test_both_figures_are_measured_and_a_gate_holds_the_near_one() -> None:
     space = TableSpace(limited.schema, ["age"])
     module = evenhand.audit(data, ["age"], model=predict, seeds=2, steps=1, iterations=1)
     assert module.summary["data_rate"].keys() == {"all", "held_out"}
-    outcome = run_check(
-        predict, data, CheckSettings(protected=["age"], within={"age": 4}, max_rate=0.5, search=None), failures=None
-    )
+    outcome = run_check(predict, data, ["age"], within={"age": 4}, max_rate=0.5, search=False, failures=None)
     assert outcome.rate is not None
     assert outcome.rate.discriminatory == near.sum() < anywhere.sum()
     assert "within 4 of their own age" in outcome.rate.population

@@ -17,7 +17,6 @@ from evenhand.gate.outputs.junit import junit
 from evenhand.gate.outputs.markdown import markdown
 from evenhand.gate.outputs.sarif import sarif
 from evenhand.gate.run import run_gate
-from evenhand.gate.settings import CheckSettings
 from evenhand.gate.words import message
 from evenhand.models.unread import unread_attributes
 from evenhand.runs import tried_model as subject_module
@@ -32,7 +31,7 @@ LEFT_OUT = "The model does not read noise, which this test leaves out. Differenc
 
 
 def checked(protected: list[str], model: Any = MODEL, **settings: Any) -> Outcome:
-    return run_check(model, DATA, CheckSettings.checked(protected=protected, **settings), failures=None)
+    return run_check(model, DATA, protected, failures=None, **settings)
 
 
 def true_rate() -> float:

@@ -33,11 +33,11 @@ def gate(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Run the checks of a gate file: is the rate of discriminatory samples at most what is allowed?
+    """Run the checks of a gate file: is the rate of discriminatory people or texts at most what is allowed?
 
     Exit code 0: all held, or pass without being shown (undecided = "pass"); 1: a rate is exceeded, there are too
-    few samples to say, or the model does not read what would be changed (not tested); 2: a check could not be made, or
-    something else went wrong.
+    few samples to say, or the model does not read what would be changed or no text mentions it (not tested); 2: a check
+    could not be made, or something else went wrong.
 
     Examples:
       evenhand gate gate.toml

@@ -6,29 +6,47 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evenhand.choices import Domain
 from evenhand.data.attribute import repeated
 from evenhand.data.dataset import builtin_names
 from evenhand.errors import EvenhandError
 from evenhand.gate.failures import FOLDER
-from evenhand.gate.settings import CheckSettings
 from evenhand.mistakes import ended, first_mistake
+from evenhand.runs.tasks import domain_of
+from evenhand.settings import SETTINGS, CheckSettings, TextCheckSettings, foreign_setting
+from evenhand.text.corpus import BUILTIN
 from evenhand.toml_files import Location, place_of, read_toml
 
 OUTPUTS = ("junit", "sarif", "markdown")
+NOT_SAID = ("dataset", "line")  # of an entry, but not of its table in the file
 
 
-class CheckEntry(CheckSettings):
-    """One [[check]]."""
+class GateDefaults(CheckSettings, TextCheckSettings):
+    """What stands at the top: each check has those of them that are for its kind of data."""
+
+    dataset: str = ""
+
+
+class CheckName(BaseModel):
+    """What a [[check]] is called and what it is about; the rest of it are settings."""
 
     name: Annotated[str, Field(min_length=1)]
     data: str
-    model: str | None = None  # None: the built-in network
+
+
+@dataclass(frozen=True)
+class CheckEntry:
+    """One [[check]]."""
+
+    name: str
+    data: str
+    settings: CheckSettings | TextCheckSettings
     line: int = 1  # of the gate file, where its [[check]] stands
 
     @property
-    def settings(self) -> CheckSettings:
-        """What the check is asked to do, without its name, data and model."""
-        return CheckSettings(**{name: getattr(self, name) for name in CheckSettings.model_fields})
+    def said(self) -> dict[str, Any]:
+        """The settings that are not defaults of evenhand, for `run_check`; the model among them."""
+        return {name: getattr(self.settings, name) for name in self.settings.model_fields_set - {"dataset"}}
 
 
 class OutputFiles(BaseModel):
@@ -61,7 +79,7 @@ class GateFile:
         failures = content.pop("failures", FOLDER)
         if not isinstance(failures, str):
             raise _wrong(path, text, ("failures",), "it must be the name of a folder")
-        _validated(CheckSettings, content, path, text, ())  # defaults are right even if every check has its own
+        _validated(GateDefaults, content, path, text, ())  # defaults are right even if every check has its own
         checks = [_entry(path, text, content, number, entry) for number, entry in enumerate(entries)]
         if twice := repeated([check.name for check in checks]):
             raise EvenhandError(f"Checks of {path} must have names of their own; found twice: {', '.join(twice)}.")
@@ -73,19 +91,27 @@ class GateFile:
 def _entry(path: Path, text: str, defaults: dict[str, Any], number: int, entry: dict[str, Any]) -> CheckEntry:
     """A check with the defaults filled in and its files found beside the gate file."""
     location = ("check", number)
-    place = place_of(text, location)
-    if "line" in entry:
-        raise _wrong(path, text, (*location, "line"), "there is no such setting")
-    filled = defaults | entry | {"line": 1 if place is None else place.line}
-    check: CheckEntry = _validated(CheckEntry, filled, path, text, location)
-    model = None if check.model is None else _located(check.model, path.parent)
-    data = check.data if check.data in builtin_names() else str(path.parent / check.data)
-    return check.model_copy(update={"data": data, "model": model})
+    if unknown := [name for name in NOT_SAID if name in entry]:
+        raise _wrong(path, text, (*location, unknown[0]), "there is no such setting")
+    named: CheckName = _validated(CheckName, entry, path, text, location)
+    place, kind = place_of(text, location), domain_of(named.data, entry.get("text"))
+    fields = SETTINGS["check"][kind].model_fields
+    own = {name: value for name, value in entry.items() if name not in CheckName.model_fields}
+    data = named.data if named.data in (*builtin_names(), *BUILTIN) else str(path.parent / named.data)
+    filled = {name: value for name, value in defaults.items() if name in fields} | own | {"dataset": data}
+    settings = _validated(SETTINGS["check"][kind], filled, path, text, location)
+    return CheckEntry(named.name, data, _with_files(settings, path.parent, kind), 1 if place is None else place.line)
 
 
-def _located(model: str, folder: Path) -> str:
-    """A file beside the gate file; an address or module:function is left as it is."""
-    return model if ":" in model and not (folder / model).exists() else str(folder / model)
+def _with_files(settings: Any, folder: Path, kind: Domain) -> Any:
+    """The settings with files beside the gate file under their paths; an address or module:function stays as it is."""
+    model, found = settings.model, {}
+    if model is not None and (":" not in model or (folder / model).exists()):
+        found["model"] = str(folder / model)
+    for name in ("lexicon", "vectors") if kind == "text" else ():
+        if (file := folder / getattr(settings, name)).is_file():
+            found[name] = str(file)
+    return settings.model_copy(update=found)
 
 
 def _validated(kind: type[Any], content: Any, path: Path, text: str, location: Location) -> Any:
@@ -93,7 +119,8 @@ def _validated(kind: type[Any], content: Any, path: Path, text: str, location: L
         return kind.model_validate(content)
     except ValidationError as error:
         within, reason = first_mistake(error, kind)
-        what = f"{'.'.join(map(str, within)) or 'this table'}: {reason}"
+        foreign = foreign_setting(kind, str(within[-1])) if len(within) == 1 else ""
+        what = foreign.rstrip(".") or f"{'.'.join(map(str, within)) or 'this table'}: {reason}"
         raise _wrong(path, text, (*location, *within), what) from error
 
 

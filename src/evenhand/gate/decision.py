@@ -7,6 +7,7 @@ and each look may err with its own share of the error, so that all looks togethe
 from typing import Literal, NamedTuple
 
 from evenhand.measures.rates import Rate, clopper_pearson
+from evenhand.settings import Undecided
 
 Verdict = Literal["held", "exceeded", "not shown", "not tested"]
 FIRST_LOOK = 1000
@@ -23,6 +24,11 @@ class LookAt(NamedTuple):
 def one_sided(population: str, hits: int, samples: int, confidence: float, error: float | None = None) -> Rate:
     """A rate whose interval has two one-sided bounds, each of which may miss as often as `error`, 1 - confidence."""
     return Rate(population, hits, samples, confidence, error=2 * (1 - confidence if error is None else error))
+
+
+def passes(verdict: Verdict, undecided: Undecided) -> bool:
+    """Whether a verdict lets a build go on."""
+    return verdict == "held" or (verdict == "not shown" and undecided == "pass")
 
 
 def decide(rate: Rate, max_rate: float) -> Verdict:

@@ -3,19 +3,19 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from evenhand.gate.decision import Verdict, samples_needed
-from evenhand.gate.settings import CheckSettings
+from evenhand.gate.decision import Verdict, passes, samples_needed
 from evenhand.measures.rates import Rate
-from evenhand.report.statistics import Example
+from evenhand.settings import CheckSettings, TextCheckSettings
 
 
 class ShownPair(NamedTuple):
-    """A pair in words, reduced to the smallest difference from a real person."""
+    """A pair in words, reduced to the smallest difference from a real person or text."""
 
-    example: Example
+    example: Any  # an `Example` of a table, a `TextFinding` of texts
     shared: str  # what both have in common
     sides: list[str]  # each with its protected values and what the model says
-    origin: str  # the person, and what was changed
+    origin: str  # the person or text, and what was changed
+    members: dict[str, Any]  # the pair for programs: codes, or whole texts
 
     @property
     def lines(self) -> list[str]:
@@ -25,9 +25,8 @@ class ShownPair(NamedTuple):
     def as_dict(self) -> dict[str, Any]:
         """The pair for a summary file."""
         row = self.example.seed_row
-        codes = {"sample": list(self.example.sample), "witness": list(self.example.witness)}
         words = {"shared": self.shared, "sides": self.sides, "origin": self.origin}
-        return {"row": row + 1 if row >= 0 else None, **words, **codes}
+        return {"row": row + 1 if row >= 0 else None, **words, **self.members}
 
 
 class Replayed(NamedTuple):
@@ -53,7 +52,7 @@ class Outcome:
     data: str
     model: str
     protected: list[str]
-    settings: CheckSettings
+    settings: CheckSettings | TextCheckSettings
     verdict: Verdict
     rate: Rate | None  # None where a stored pair decided
     pairs: list[ShownPair] = field(default_factory=list)
@@ -66,6 +65,7 @@ class Outcome:
     warnings: list[str] = field(default_factory=list)  # what has to be known of the model before the verdict
     untested: list[str] = field(default_factory=list)  # protected attributes that the model does not read
     of_tested: Verdict | None = None  # what the others alone would be given, where not all are tested
+    remedy: str = ""  # what gives more samples, where these do not decide
 
     @property
     def seen(self) -> Verdict:
@@ -75,7 +75,7 @@ class Outcome:
     @property
     def passed(self) -> bool:
         """Whether the check lets a build go on."""
-        return self.settings.passes(self.verdict)
+        return passes(self.verdict, self.settings.undecided)
 
     @property
     def interval(self) -> tuple[float, float] | None:

@@ -115,9 +115,8 @@ def _run_one(entry: CheckEntry, failures: Path, on_progress: OnProgress) -> Chec
         on_progress(entry.name, what, done, total)
 
     try:
-        outcome = run_check(
-            entry.model, entry.data, entry.settings, name=entry.name, failures=failures, on_progress=progress
-        )
+        said = {"model": None} | entry.said
+        outcome = run_check(data=entry.data, name=entry.name, failures=failures, on_progress=progress, **said)
     except EvenhandError as error:
         return CheckRun(entry, None, str(error), seconds=time.perf_counter() - started)
     except (Exception, SystemExit) as error:  # one check must not take the others with it, nor end the gate

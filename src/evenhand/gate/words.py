@@ -2,14 +2,9 @@
 
 import json
 
-from evenhand.data.dataset import Dataset
 from evenhand.gate.decision import rounded_up
-from evenhand.gate.outcome import Outcome, ShownPair
-from evenhand.report.pairs import changes_of, table_card
-from evenhand.report.sentences import example_lines
-from evenhand.report.statistics import Example
+from evenhand.gate.outcome import Outcome
 from evenhand.report.words import counted, interval_text, joined, percent
-from evenhand.search.space import TableSpace
 
 WARNING = "Warning: "
 SHORT = {"uniform": "whole domain", "neighbourhood": "neighbourhood"}
@@ -119,13 +114,7 @@ def _advice(outcome: Outcome) -> str:
     needed = outcome.samples_needed
     if needed is None:
         return " The rate is so near to it that more samples are no remedy; allow a little more or less."
-    about = f" At this rate it takes about {rounded_up(needed):,} samples"
-    if outcome.settings.population == "people":
-        return (
-            f'{about}, which the data does not have: give more rows, choose population = "neighbourhood", allow a '
-            "larger max_rate, or ask for less confidence."
-        )
-    return f"{about}: raise most_samples, which is {outcome.settings.most_samples:,}."
+    return f" At this rate it takes about {rounded_up(needed):,} samples{outcome.remedy}"
 
 
 def message(outcome: Outcome) -> str:
@@ -152,22 +141,3 @@ def details(outcome: Outcome) -> list[str]:
     if outcome.stored_in is not None and not outcome.passed:
         lines.append(f"The pairs are kept in {outcome.stored_in} and looked at first next time.")
     return lines
-
-
-def shown(example: Example, data: Dataset, space: TableSpace) -> ShownPair:
-    """A reduced pair in words."""
-    card = table_card(example, data, space.protected, space.unread)
-    shared, *sides, _ = example_lines(card.as_dict())
-    return ShownPair(example, shared, sides, origin(example, data))
-
-
-def origin(example: Example, data: Dataset) -> str:
-    """The real person, and the smallest change from them that still discriminates."""
-    name = f"row {example.seed_row + 1:,}"
-    if example.person:
-        return f"A real person of the data, {name}, as they are."
-    changes = changes_of(example, data)
-    person = f"A real person of the data, {name}"
-    if not data.is_in_domain(example.seed_row):
-        person += ", as the schema reads them"
-    return f"{person}, with {counted(len(changes), 'change')}: {'; '.join(changes)}." if changes else f"{person}."

@@ -144,7 +144,7 @@ class _Clearest:
 
     def add(self, rows: pa.RecordBatch, first: int) -> None:
         """Look through a batch whose rows begin at `first`."""
-        local, clarity = ~array(pc.equal(rows["phase"].cast("string"), "global")), _clarity(rows)
+        local, clarity = ~array(pc.equal(rows["phase"].cast("string"), "global")), clarity_of(rows)
         seeds = array(rows["seed_row"])
         order = np.lexsort((-clarity, local, seeds))
         _, begins = np.unique(seeds[order], return_index=True)
@@ -160,7 +160,7 @@ class _Clearest:
         return [TextFinding(clarity=-cost, **texts[place]) for _, cost, place in chosen]
 
 
-def _clarity(rows: pa.RecordBatch) -> NDArray[np.float64]:
+def clarity_of(rows: pa.RecordBatch | pa.Table) -> NDArray[np.float64]:
     """(n,) how plain a pair is: scores far apart, few words replaced, close to the original text."""
     score, witness_score, l0, bleu, similarity = (
         array(rows[name]).astype(np.float64) for name in ("score", "witness_score", "l0", "bleu", "similarity")

@@ -19,7 +19,7 @@ from evenhand.methods.registry import chosen_text_method, make_text_method
 from evenhand.models.devices import choose_device
 from evenhand.models.text.loading import TextModel, check_choice, load_text_model
 from evenhand.report.pairs import text_example
-from evenhand.report.text_statistics import TextFinding
+from evenhand.report.text_statistics import TextFinding, clarity_of
 from evenhand.runs.checkpoints import digest
 from evenhand.runs.findings import TextFindingsWriter, text_table
 from evenhand.runs.subject import Interrupted, OnDownload, OnProgress, PeopleChecked, SearchWorld, model_name
@@ -145,8 +145,8 @@ class TextSubject:
     def pair_card(self, world: SearchWorld, findings: Findings, row: int) -> dict[str, Any]:
         """A finding in words."""
         assert isinstance(world, TextSearchWorld)
-        [one] = text_table(world, self.data.classes, findings.part(slice(row, row + 1))).to_pylist()
-        return text_example(TextFinding(**{name: one[name] for name in FIELDS}, clarity=0.0), self.facts())
+        [one] = findings_in_texts(world, self.data.classes, findings.part(slice(row, row + 1)))
+        return text_example(one, self.facts())
 
     def fingerprint(self, world: SearchWorld) -> dict[str, Any]:
         """The protected words, the seeds' texts, and how the model scores some of them."""
@@ -162,6 +162,13 @@ class TextSubject:
             "model": [score.double().cpu().tolist() for score in scores],
             "encoder": None if self.encoder is None else self.encoder.name,
         }
+
+
+def findings_in_texts(world: TextSearchWorld, classes: list[str], findings: Findings) -> list[TextFinding]:
+    """Findings with their texts."""
+    table = text_table(world, classes, findings)
+    rows = zip(table.select(FIELDS).to_pylist(), clarity_of(table).tolist(), strict=True)
+    return [TextFinding(**row, clarity=clarity) for row, clarity in rows]
 
 
 def _hits(still: TextSearchWorld, x: Tensor, on_progress: OnProgress, interrupted: Interrupted) -> Tensor:
@@ -189,9 +196,10 @@ def open_texts(
     """Open a corpus, its lexicon, word vectors and the model."""
     with stages.timed("load"):
         if len(protected) > 1 and task != "measure":
+            each = "Write a check for each." if task == "check" else "Add --each to an audit for one of each."
             raise EvenhandError(
-                f"Texts are tested for one protected attribute at a time, and {', '.join(protected)} are several. Add "
-                "--each to an audit for one of each."
+                f"Texts are tested for one protected attribute at a time, and {', '.join(protected)} are several. "
+                f"{each}"
             )
         name = data.name if isinstance(data, Corpus) else lasting_name(str(data))
         settings: Any = SETTINGS[task]["text"].checked(

@@ -87,7 +87,7 @@ class Mentions:
         chosen: list[tuple[int, Marked]] = []
         seen: set[tuple[str, ...]] = set()
         for row, text in self._marked(np.random.default_rng([seed, int(train)]).permutation(rows)):
-            key = _masked(text)
+            key = masked(text)
             if key not in seen:
                 seen.add(key)
                 chosen.append((row, text))
@@ -110,17 +110,17 @@ class Mentions:
         others = (value for value in range(len(self.words.values)) if value != mention.value)
         return any(self.words.replacement(mention, value) is not None for value in others)
 
-    def nothing(self) -> EvenhandError:
+    def nothing(self, which: str = "training text") -> EvenhandError:
         """What to say where no text mentions the attribute."""
         terms = [term for value in range(len(self.words.values)) for term in self.words.terms_of(value)]
         shown = ", ".join(terms[:SHOWN_WORDS]) + (", …" if len(terms) > SHOWN_WORDS else "")
         return EvenhandError(
-            f"No training text of {self.corpus.name} mentions {self.what} in its first {self.most_tokens} "
+            f"No {which} of {self.corpus.name} mentions {self.what} in its first {self.most_tokens} "
             f"words. The lexicon looks for: {shown}. Choose another attribute or lexicon, or check the text column."
         )
 
 
-def _masked(text: Marked) -> tuple[str, ...]:
+def masked(text: Marked) -> tuple[str, ...]:
     """The words of a text with its protected terms struck out."""
     words, at = [], 0
     for mention in text.mentions:

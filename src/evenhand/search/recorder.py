@@ -40,7 +40,7 @@ class Findings:
     def __len__(self) -> int:
         return len(self.sample)
 
-    def part(self, rows: slice | NDArray[np.bool_]) -> "Findings":
+    def part(self, rows: slice | NDArray[np.bool_] | NDArray[np.int64]) -> "Findings":
         """Some of them."""
         return Findings(**{field.name: getattr(self, field.name)[rows] for field in fields(Findings)})
 

@@ -61,8 +61,9 @@ def _suite(check: CheckRun, number: int, run: GateRun) -> Element:
 
 def _facts(check: CheckRun) -> dict[str, str]:
     """What the check was about, and its figures."""
-    facts = {"verdict": check.status, "gate_line": str(check.entry.line), "max_rate": f"{check.entry.max_rate:g}",
-             "confidence": f"{check.entry.confidence:g}"}  # fmt: skip
+    told = check.entry.settings
+    facts = {"verdict": check.status, "gate_line": str(check.entry.line), "max_rate": f"{told.max_rate:g}",
+             "confidence": f"{told.confidence:g}"}  # fmt: skip
     if check.outcome is None:
         return facts
     facts |= {"data": check.outcome.data, "model": check.outcome.model, "protected": ",".join(check.outcome.protected)}

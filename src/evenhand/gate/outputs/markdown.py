@@ -33,7 +33,7 @@ def _result(run: GateRun) -> str:
     if "exceeded" in statuses:
         return "Some checks did not hold."
     if "not tested" in statuses:
-        return "Some checks were not tested: the model does not read all that they would change."
+        return "Some checks were not tested: the model does not read what they would change, or no text mentions it."
     if not undecided and any(check.warned for check in run.checks):
         return "All checks held, some of them with a warning about the model: read it below before you rely on them."
     if not undecided:
@@ -44,11 +44,10 @@ def _result(run: GateRun) -> str:
 
 def _row(check: CheckRun) -> str:
     rate = None if check.outcome is None else check.outcome.rate
-    figures = (
-        ["", "", share(check.entry.max_rate), ""]
-        if rate is None
-        else [percent(rate.share, 2), percent(rate.interval[1], 2), share(check.entry.max_rate), f"{rate.samples:,}"]
-    )
+    allowed = share(check.entry.settings.max_rate)
+    figures = ["", "", allowed, ""]
+    if rate is not None:
+        figures = [percent(rate.share, 2), percent(rate.interval[1], 2), allowed, f"{rate.samples:,}"]
     status = f"{check.status}, with a warning" if check.warned else check.status
     verdict = status if check.passed and not check.warned else f"**{status}**"
     return "| " + " | ".join([plain(check.entry.name), verdict, *figures]) + " |"

@@ -30,9 +30,11 @@ RULES = {  # one for each way in which a check does not pass, and for one that p
         "not-tested",
         "NotTested",
         "error",
-        "The model does not read all of the protected attributes, so the check cannot find anything about the others.",
+        "The model does not read all of the protected attributes, so the check cannot find anything about the others; "
+        "or no text mentions the attribute.",
         "Changing attributes that a model does not read never changes its label, whatever it does to the groups. The "
-        "message has the differences between groups. Name only attributes that the model reads, or look at groups.",
+        "message has the differences between groups. Name only attributes that the model reads, or look at groups. "
+        "Where no text mentions the attribute, nothing can be changed: choose another attribute or lexicon.",
     ),
     "error": (
         "check-error",
@@ -122,7 +124,7 @@ def _fingerprint(check: CheckRun, path: str) -> str:
 
 
 def _figures(check: CheckRun) -> dict[str, Any]:
-    figures: dict[str, Any] = {"maxRate": check.entry.max_rate, "confidence": check.entry.confidence}
+    figures: dict[str, Any] = {"maxRate": check.entry.settings.max_rate, "confidence": check.entry.settings.confidence}
     if check.outcome is not None and check.outcome.rate is not None:
         low, high = check.outcome.rate.interval
         figures |= {"rate": check.outcome.rate.share, "atLeast": low, "atMost": high}
