@@ -178,3 +178,18 @@ def test_every_command_line_is_understood() -> None:
         except Exception as error:  # whichever class of click's, bundled or not
             refused[line] = str(error)
     assert not refused
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        ("TextAudit", "Audit"),
+        ("audit_text", "audit"),
+        ("measure_table", "measure"),
+        ("measure_text", "measure"),
+        ("repair_table", "repair"),
+        ("repair_text", "repair"),
+    ],
+)
+def test_names_of_python_still_work(earlier: str, now: str) -> None:
+    assert getattr(evenhand, earlier) is getattr(evenhand, now)

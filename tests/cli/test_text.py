@@ -112,7 +112,7 @@ def test_json_quiet_and_runs_that_are_kept(files: UserFiles, evenhand: Evenhand)
     shown = json.loads(evenhand("runs", "show", summary["run"], "--json").out)
     assert (shown["state"], shown["place"], shown["folder"]) == ("done", "terminal", summary["folder"])
     assert (shown["result"]["texts"], shown["config"]["terminal"]["texts"]) == (True, True)
-    assert shown["files"] == ["findings.parquet", "report.html", "summary.json"]
+    assert shown["files"] == ["findings.index", "findings.parquet", "report.html", "summary.json"]
     quiet = evenhand(*command(files, "--quiet"))
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
     assert not Path("evenhand-out").exists()

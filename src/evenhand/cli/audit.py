@@ -53,7 +53,7 @@ def audit(
     """
     started = time.perf_counter()
     task = task_of("audit", one_data(data, data_option), given)
-    tasks, shared = _each(task) if each else ([task], None)
+    tasks = _each(task) if each else [task]
     in_storage = is_storage_usable(out, quiet)
     name = "-".join([Path(task.data).stem, *dict.fromkeys(name for one in tasks for name in one.protected)])
     folder = None if in_storage else out or free_folder(name)
@@ -61,7 +61,7 @@ def audit(
     for one in tasks:  # one that was interrupted or failed is the last
         own = folder / "-".join(one.protected) if folder is not None and len(tasks) > 1 else folder
         with place_for(one, in_storage, own) as place:
-            audits.append(do_task(one, place, quiet, shared, None if audits else started))
+            audits.append(do_task(one, place, quiet, None if audits else started))
         if not quiet and not as_json:
             tell(audits[-1])
         if audits[-1].summary["search"]["stopped"] in UNFINISHED:
@@ -69,28 +69,27 @@ def audit(
     end(audits, each, as_json)
 
 
-def _each(task: Task) -> tuple[list[Task], Any]:
-    """A task for each protected attribute, and the data for all of them; every name is checked before the first."""
+def _each(task: Task) -> list[Task]:
+    """A task for each protected attribute; every name is checked before the first begins."""
     if task.domain == "text":
         from evenhand.choices import DEFAULT_LEXICON
         from evenhand.text.lexicon import load_lexicon
 
-        words, data = load_lexicon(task.given.get("lexicon", DEFAULT_LEXICON)), None
+        words = load_lexicon(task.given.get("lexicon", DEFAULT_LEXICON))
         for name in task.protected:
             words.attribute(name)
-        return [replace(task, protected=[name]) for name in task.protected], data
-    from evenhand.data.dataset import load_dataset
+        return [replace(task, protected=[name]) for name in task.protected]
+    from evenhand.data.dataset import load_schema
 
-    dataset = load_dataset(task.data)
-    names, within = task.protected or dataset.schema.protected, task.given.get("within", {})
-    dataset.schema.protected_indices(names)
-    dataset.schema.compared_within(within, names)
-    tasks = []
-    for name in names:
-        limits = {own: distance for own, distance in within.items() if own == name}
-        rest = {setting: value for setting, value in task.given.items() if setting != "within"}
-        tasks.append(replace(task, protected=[name], given=rest | ({"within": limits} if limits else {})))
-    return tasks, dataset
+    schema, within = load_schema(task.data), task.given.get("within", {})
+    names = task.protected or schema.protected
+    schema.protected_indices(names)
+    schema.compared_within(within, names)
+    rest = {setting: value for setting, value in task.given.items() if setting != "within"}
+    return [
+        replace(task, protected=[name], given=rest | ({"within": {name: within[name]}} if name in within else {}))
+        for name in names
+    ]
 
 
 def tell(audit: TaskResult) -> None:

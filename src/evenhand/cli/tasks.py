@@ -163,12 +163,10 @@ class TaskResult:
         typer.echo(json.dumps(self.as_dict(), indent=2, ensure_ascii=False))
 
 
-def do_task(
-    task: Task, place: "FilesOnly | HeldRun", quiet: bool, data: Any = None, started: float | None = None
-) -> TaskResult:
-    """One task, shown as it goes; `data` are what it names, where they are at hand."""
+def do_task(task: Task, place: "FilesOnly | HeldRun", quiet: bool, started: float | None = None) -> TaskResult:
+    """One task, shown as it goes; its time counts from `started`, on the clock of `time.perf_counter`."""
     with TaskDisplay(task, quiet) as display:
-        summary = perform(task, Listeners(display, place), place.folder, data=data, started=started)
+        summary = perform(task, Listeners(display, place), place.folder, started=started)
     return TaskResult(place.run, place.keep(summary), summary)
 
 
