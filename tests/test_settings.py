@@ -2,6 +2,7 @@
 
 import inspect
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from evenhand.choices import REPAIRS, Domain
 from evenhand.cli.main import app
 from evenhand.cli.settings_options import given_in
 from evenhand.errors import EvenhandError
+from evenhand.gate.config import GateFile
 from evenhand.service.requests import REQUESTS
 from evenhand.settings import (
     EVERY_REPAIR,
@@ -34,7 +36,9 @@ from evenhand.settings import (
 RUNS: list[tuple[TaskName, Domain]] = [
     (task, kind) for task in ("audit", "compare", "measure", "repair") for kind in ("table", "text")
 ]
-EVERY: list[tuple[TaskName, Domain]] = [(task, kind) for task, kinds in SETTINGS.items() for kind in kinds]
+EVERY: list[tuple[TaskName, Domain]] = [  # that have a command; a check is described in a gate file
+    (task, kind) for task, kinds in SETTINGS.items() if task != "check" for kind in kinds
+]
 WORDS = st.text("abcxyzABC019-_ .:/='\"%é", min_size=1, max_size=12).filter(lambda text: text.strip(" ,") == text)
 NAMES = st.text("abcxyz_", min_size=1, max_size=8)
 
@@ -172,13 +176,30 @@ def test_a_request_has_the_same_settings_defaults_and_limits(task: TaskName, kin
         request.model_validate({"dataset": "census", "device": "cuda"})
 
 
-@pytest.mark.parametrize("function", [evenhand.audit, evenhand.compare, evenhand.measure, evenhand.repair])
-def test_python_has_no_default_of_its_own(function: Any) -> None:
+@pytest.mark.parametrize(
+    ("function", "task"),
+    [
+        (evenhand.audit, "audit"),
+        (evenhand.compare, "compare"),
+        (evenhand.measure, "measure"),
+        (evenhand.repair, "repair"),
+        (evenhand.assert_fair, "check"),
+    ],
+)
+def test_python_has_no_default_of_its_own(function: Any, task: TaskName) -> None:
     """A setting of a task is either a parameter without a value of its own, or goes through **settings."""
-    task: Any = function.__name__
     for name, parameter in inspect.signature(function).parameters.items():
         if name != "settings" and any(name in own.model_fields for own in SETTINGS[task].values()):
-            assert parameter.default is None
+            assert parameter.default in (None, inspect.Parameter.empty)
+
+
+@pytest.mark.parametrize("kind", ["table", "text"])
+def test_a_gate_file_that_says_nothing_asks_for_the_defaults(kind: Domain, tmp_path: Path) -> None:
+    data = {"table": "census", "text": "wiki"}[kind]
+    (tmp_path / "gate.toml").write_text(f'[[check]]\nname = "it"\ndata = "{data}"\nprotected = ["race"]\n')
+    (entry,) = GateFile.load(tmp_path / "gate.toml").checks
+    assert entry.settings == SETTINGS["check"][kind].checked(dataset=data, protected=["race"])
+    assert entry.said == {"protected": ["race"]}
 
 
 def test_settings_for_the_other_kind_are_said_to_be_so() -> None:
