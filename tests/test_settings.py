@@ -168,7 +168,7 @@ def test_a_request_has_the_same_settings_defaults_and_limits(task: TaskName, kin
     request: type[BaseModel] = REQUESTS[task][kind]
     settings: type[CheckedSettings] = SETTINGS[task][kind]
     over_http = {name for name, info in settings.model_fields.items() if not option_of(info).local}
-    assert set(request.model_fields) == over_http | {"dataset", "model", "protected"}
+    assert set(request.model_fields) == over_http | {"dataset", "model", "protected", "domain"}
     for name in over_http - {"dataset", "model", "protected"}:
         assert request.model_fields[name].get_default() == settings.model_fields[name].get_default()
         assert request.model_fields[name].description == option_of(settings.model_fields[name]).help

@@ -243,7 +243,7 @@ def test_what_changes_something_is_in_the_log(world: World) -> None:
     assert world.program("vera", "viewer").delete(f"{API}/runs/{run}").status_code == 403
     entries = world.service.log.entries(user="olga", project="default")
     assert [(entry.action, entry.subject) for entry in reversed(entries)] == [
-        ("uploaded a table", data),
+        ("uploaded data", data),
         ("uploaded a model", model),
         ("asked for a run", run),
         ("downloaded a file of a run", f"{run}/summary.json"),

@@ -23,8 +23,10 @@ from evenhand.service.storage.projects import Role
 from tests.worlds.api import FINDINGS, TABLE, finished_run, told
 from tests.worlds.people import peopled
 from tests.worlds.service import SMALL_AUDIT, small_run
+from tests.worlds.text_files import UserFiles
+from tests.worlds.text_service import worked
 
-pytest_plugins = ["tests.worlds.service", "tests.worlds.api"]
+pytest_plugins = ["tests.worlds.service", "tests.worlds.api", "tests.worlds.text_service"]
 
 PATIENCE = 300.0  # seconds; only a broken test waits so long
 
@@ -42,6 +44,28 @@ def served(service: Service) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join(PATIENCE)
+
+
+def test_texts_and_a_model_directory_are_sent_and_audited(
+    client: Client, sqlite_service: Service, text_files: UserFiles, tmp_path: Path
+) -> None:
+    with pytest.raises(ServiceError, match="'body'"):
+        client.add_texts(text_files.data, "body", "toxic")
+    assert list(client.datasets()) == []  # what cannot be used is not left there
+    texts = client.add_texts(text_files.data, "comment", "toxic", favourable="not toxic")
+    assert (texts.domain, texts.has_schema, texts.rows) == ("text", True, len(text_files.corpus))
+    assert client.columns(texts.id)["classes"] == ["not toxic", "toxic"]
+    folder = tmp_path / "my net"
+    folder.mkdir()
+    for name in ("net.safetensors", "net.json", "vec.txt"):
+        (folder / name).write_bytes((text_files.folder / name).read_bytes())
+    (folder / "notes.md").write_text("not sent")
+    model = client.add_model(folder)
+    assert model.name == "my net.zip"
+    run = client.audit(texts.id, ["gender"], model=model.id, seeds=5, steps=2, encoder="none")
+    worked(sqlite_service, run.id)
+    findings = list(client.text_findings(run.id))
+    assert len(findings) == (client.run(run.id).result or {})["findings"] > 0
 
 
 @pytest.fixture

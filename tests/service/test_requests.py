@@ -19,7 +19,7 @@ def test_data_are_built_in_or_an_id(dataset: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "config", "words"),
     [
-        ("audit", {"dataset": "../etc/passwd"}, "'dataset' is wrong: it must be the id of an uploaded table"),
+        ("audit", {"dataset": "../etc/passwd"}, "'dataset' is wrong: it must be the id of uploaded data"),
         ("audit", {"dataset": "people.toml"}, "'dataset' is wrong"),
         ("audit", {"dataset": ID.upper()}, "'dataset' is wrong"),
         ("audit", {}, "'dataset' is wrong: it is needed, but missing"),

@@ -18,8 +18,9 @@ from evenhand.runs.audit import audit
 from evenhand.service.api import table_tasks
 from evenhand.service.jobs import figures_of
 from evenhand.service.pages import data, new_data
+from evenhand.service.requests import CorpusFacts
 from evenhand.service.storage.projects import Person, person_of
-from tests.worlds.access_table import BYTES, Row
+from tests.worlds.access_table import BYTES, TEXTS, Row
 from tests.worlds.api import TABLE
 from tests.worlds.people import World, peopled
 from tests.worlds.service import SMALL_AUDIT
@@ -82,6 +83,7 @@ class Things:
             "run_id": self.run,
             "second_run": self.run,
             "dataset_id": self.dataset,
+            "text_id": self.texts,
             "schema": lambda: self.schema,
             "model_id": lambda: assets.add_model("default", "trees", [BYTES], "a.txt", 1 << 20).id,
             "name": lambda: self.person().name,
@@ -106,6 +108,13 @@ class Things:
             path = self.service.home.dataset(made) / "table.csv"
             self.schema = table_tasks.infer(path, label="ok", favourable="y")["text"]
         self.service.assets.set_schema(made, self.schema)
+        return made
+
+    def texts(self) -> str:
+        """Texts whose columns are known."""
+        made = self.service.assets.add_dataset("default", "texts", [TEXTS], "texts.csv", 1 << 20, "text").id
+        facts = CorpusFacts(rows=2, held_out=1, empty=0, classes=["n", "y"], mentions={"gender": 2})
+        self.service.assets.set_columns(made, facts.model_dump_json(), facts.rows)
         return made
 
     def person(self) -> Person:

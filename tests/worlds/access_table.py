@@ -9,6 +9,7 @@ from tests.worlds.service import SMALL_AUDIT
 
 API = "/api/v1"
 BYTES = b"tree\n"
+TEXTS = b"text,label\nHe is late.,n\nShe is bad.,y\n"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ TABLE_OF_ACCESS = [
         (f"GET {DATA}", 200, NOT_THERE),
         (f"GET {DATA}/preview", 200, NOT_THERE),
         (f"GET {DATA}/schema", 200, NOT_THERE),
+        (f"GET {DATA}/columns", 200, NOT_THERE, "/api/v1/datasets/{text_id}/columns"),
         ("GET /api/v1/models",),
         (f"GET {MODEL}", 200, NOT_THERE),
         ("GET /api/v1/runs",),
@@ -111,6 +113,7 @@ TABLE_OF_ACCESS = [
         (f"DELETE {DATA}", 204, NOT_THERE),
         (f"POST {DATA}/schema/infer", 200, NOT_THERE, OWN, {"label": "ok"}),
         (f"PUT {DATA}/schema", 200, NOT_THERE, OWN, {"text": "{schema}"}),
+        (f"PUT {DATA}/columns", 200, NOT_THERE, "/api/v1/datasets/{text_id}/columns", {"label": "label"}),
         ("POST /api/v1/models", 201, SAME, "/api/v1/models?filename=a.txt", BYTES),
         (f"PUT {MODEL}/description", 400, NOT_THERE, OWN, {}),
         (f"DELETE {MODEL}", 204, NOT_THERE),

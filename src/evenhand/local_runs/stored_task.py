@@ -9,7 +9,7 @@ from evenhand.runs.tasks import Task
 from evenhand.service.requests import TERMINAL, is_id, request_of, title_words
 from evenhand.text.corpus import BUILTIN
 
-SHARED = ("dataset", "protected", "model", TERMINAL)
+SHARED = ("dataset", "protected", "model", "domain", TERMINAL)
 
 
 def title_of_task(task: Task) -> str:

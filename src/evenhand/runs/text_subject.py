@@ -202,6 +202,7 @@ def open_texts(
                 f"{each}"
             )
         name = data.name if isinstance(data, Corpus) else lasting_name(str(data))
+        vectors = given.get("vectors")
         settings: Any = SETTINGS[task]["text"].checked(
             dataset=name, protected=protected, model=model_name(model), **_with_lasting_names(given)
         )
@@ -209,7 +210,8 @@ def open_texts(
             settings = settings.model_copy(update={"method": chosen_text_method(settings.method, task)})
             make_text_method(settings.method, getattr(settings, "settings", None))
         encoder_name = _encoder_name(settings) if task == "audit" else None
-        subject = _loaded(settings, data if isinstance(data, Corpus) else None, on_download)
+        corpus = data if isinstance(data, Corpus) else None
+        subject = _loaded(settings, corpus, vectors if isinstance(vectors, WordVectors) else None, on_download)
         if task in ("audit", "compare"):
             subject.seeds(1, settings.seed)  # whether there is any is said before the work
         if encoder_name is None:
@@ -218,8 +220,8 @@ def open_texts(
         return TextSubject(**{**vars(subject), "encoder": encoder})
 
 
-def _loaded(settings: Any, corpus: Corpus | None, on_download: OnDownload) -> TextSubject:
-    """Corpus, lexicon, word vectors and model, as asked for."""
+def _loaded(settings: Any, corpus: Corpus | None, vectors: WordVectors | None, on_download: OnDownload) -> TextSubject:
+    """Corpus, lexicon, word vectors and model, as asked for; those that are at hand are not read again."""
     lexicon = load_lexicon(settings.lexicon)
     words, *_ = [lexicon.attribute(name) for name in settings.protected]  # wrong names are said at once
     device = choose_device(getattr(settings, "device", "cpu"))
@@ -235,7 +237,8 @@ def _loaded(settings: Any, corpus: Corpus | None, on_download: OnDownload) -> Te
             on_progress=partial(on_download, "corpus"),
         )
     check_choice(corpus.name, settings.network, settings.model)
-    vectors = load_vectors(settings.vectors, on_progress=partial(on_download, "word vectors"))
+    if vectors is None:
+        vectors = load_vectors(settings.vectors, on_progress=partial(on_download, "word vectors"))
     model = load_text_model(corpus, settings.network, settings.model, vectors)
     mentions = Mentions(corpus, words, model.most_words, getattr(settings, "ambiguous", "keep"))
     return TextSubject(corpus, settings, lexicon, vectors, model, mentions, device)
@@ -247,7 +250,9 @@ def lasting_name(data: str) -> str:
 
 
 def _with_lasting_names(given: dict[str, Any]) -> dict[str, Any]:
-    """The same settings, files under their full paths."""
+    """The same settings, files under their full paths, vectors that are at hand by their name."""
+    if isinstance(given.get("vectors"), WordVectors):
+        given = given | {"vectors": given["vectors"].name}
     files = {name: given[name] for name in ("lexicon", "vectors") if given.get(name) is not None}
     return given | {name: str(Path(file).resolve()) for name, file in files.items() if Path(str(file)).exists()}
 

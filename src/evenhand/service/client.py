@@ -11,7 +11,9 @@ for finding in service.findings(run.id, sort="gap"):
 
 import json
 import ssl
+import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -26,6 +28,7 @@ import httpx
 from evenhand.errors import EvenhandError
 from evenhand.files import replacing
 
+ARCHIVED = (".safetensors", ".json", ".txt", ".vec")  # what goes along of a model's folder
 OVER = ("done", "failed", "cancelled")
 RENEW = 'Make a token on the page of your account and hand it over: Client(url, token="evh_…").'
 Content = TypeVar("Content")
@@ -41,13 +44,14 @@ class ServiceError(EvenhandError):
 
 @dataclass(frozen=True)
 class RemoteDataset:
-    """A table that the service has."""
+    """A table, or texts, that the service has."""
 
     id: str
     name: str
     size: int
     sha256: str
     rows: int | None
+    domain: str
     has_schema: bool
     created: datetime
 
@@ -151,16 +155,46 @@ class Client:
         """Send a table: .csv, .csv.gz or .parquet."""
         return _read(RemoteDataset, self._send("datasets", Path(path), name))
 
+    def add_texts(
+        self,
+        path: str | Path,
+        text: str = "text",
+        label: str = "label",
+        *,
+        split: str | None = None,
+        favourable: str | None = None,
+        name: str | None = None,
+    ) -> RemoteDataset:
+        """Send texts, each with one of two labels: .csv, .tsv, .parquet or .jsonl, and say which columns are which."""
+        known_as = self._send("datasets", Path(path), name, domain="text")["id"]
+        try:
+            self.set_columns(known_as, text, label, split=split, favourable=favourable)
+        except ServiceError:
+            self.delete_dataset(known_as)
+            raise
+        return self.dataset(known_as)
+
+    def set_columns(
+        self, dataset_id: str, text: str, label: str, *, split: str | None = None, favourable: str | None = None
+    ) -> dict[str, Any]:
+        """Say which columns of texts are which; returns what the file holds."""
+        body = {"text": text, "label": label, "split": split, "favourable": favourable}
+        return self._ask("PUT", f"datasets/{_part(dataset_id)}/columns", body)
+
+    def columns(self, dataset_id: str) -> dict[str, Any]:
+        """Which columns of texts are which, and what the file holds."""
+        return self._ask("GET", f"datasets/{_part(dataset_id)}/columns")
+
     def datasets(self) -> Iterator[RemoteDataset]:
-        """All tables, the newest first."""
+        """All tables and texts, the newest first."""
         return (_read(RemoteDataset, entry) for entry in self._pages("datasets"))
 
     def dataset(self, dataset_id: str) -> RemoteDataset:
-        """One table."""
+        """One of them."""
         return _read(RemoteDataset, self._ask("GET", f"datasets/{_part(dataset_id)}"))
 
     def delete_dataset(self, dataset_id: str) -> None:
-        """Delete a table and its file."""
+        """Delete a table or texts, and the file."""
         self._ask("DELETE", f"datasets/{_part(dataset_id)}")
 
     def infer_schema(self, dataset_id: str, label: str, protected: list[str] | None = None, **options: Any) -> str:
@@ -177,8 +211,14 @@ class Client:
         return dict(self._ask("PUT", f"datasets/{_part(dataset_id)}/schema", {"text": text})["facts"])
 
     def add_model(self, path: str | Path, name: str | None = None) -> RemoteModel:
-        """Send a model; of a .safetensors file also the .json beside it."""
+        """Send a model; of a .safetensors file also the .json beside it.
+
+        A model of texts may be a Hugging Face directory, which is zipped on the way, or a .zip: of such a directory,
+        or of a network of `evenhand train` with its word vectors.
+        """
         path = Path(path)
+        if path.is_dir():
+            return self._add_directory(path, name)
         model = _read(RemoteModel, self._send("models", path, name))
         beside = path.with_suffix(".json")
         if path.suffix != ".safetensors" or not beside.is_file():
@@ -186,6 +226,16 @@ class Client:
         return _read(
             RemoteModel, self._ask("PUT", f"models/{model.id}/description", json.loads(beside.read_text("utf-8")))
         )
+
+    def _add_directory(self, folder: Path, name: str | None) -> RemoteModel:
+        """A model's folder as a zip of what the service takes."""
+        with tempfile.TemporaryDirectory() as temporary:
+            archive = Path(temporary) / f"{folder.resolve().name}.zip"
+            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as stream:
+                for path in sorted(folder.iterdir()):
+                    if path.suffix in ARCHIVED and path.is_file():
+                        stream.write(path, path.name)
+            return _read(RemoteModel, self._send("models", archive, name))
 
     def models(self) -> Iterator[RemoteModel]:
         """All models, the newest first."""
@@ -344,13 +394,13 @@ class Client:
         read: dict[str, Any] = json.loads(content) if content else {}
         return read
 
-    def _send(self, path: str, file: Path, name: str | None) -> dict[str, Any]:
+    def _send(self, path: str, file: Path, name: str | None, **more: str) -> dict[str, Any]:
         try:
             stream = file.open("rb")
         except OSError as error:
             raise EvenhandError(f"Cannot read {file}: {error.strerror}.") from error
         query, headers = (
-            {"name": name or file.name, "filename": file.name},
+            {"name": name or file.name, "filename": file.name, **more},
             {"Content-Type": "application/octet-stream"},
         )
         with stream, self._open("POST", path, query, content=stream, headers=headers) as answer:

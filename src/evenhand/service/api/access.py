@@ -65,6 +65,7 @@ VIEWER: dict[str, str | None] = {
     "GET /api/v1/datasets/{dataset_id}": None,
     "GET /api/v1/datasets/{dataset_id}/preview": None,
     "GET /api/v1/datasets/{dataset_id}/schema": None,
+    "GET /api/v1/datasets/{dataset_id}/columns": None,
     "GET /api/v1/models": None,
     "GET /api/v1/models/{model_id}": None,
     "GET /api/v1/runs": None,
@@ -79,7 +80,7 @@ VIEWER: dict[str, str | None] = {
 }
 AUDITOR: dict[str, str | None] = {
     "GET /new": None,
-    "POST /new/data": "uploaded a table",
+    "POST /new/data": "uploaded data",
     "GET /new/columns": None,
     "POST /new/columns/label": "changed a schema",
     "POST /new/columns/text": "changed a schema",
@@ -96,10 +97,11 @@ AUDITOR: dict[str, str | None] = {
     "POST /runs/{run_id}/delete": "deleted a run",
     "GET /settings/{kind}/{known_as}/delete": None,
     "POST /settings/{kind}/{known_as}/delete": "deleted an upload",
-    "POST /api/v1/datasets": "uploaded a table",
+    "POST /api/v1/datasets": "uploaded data",
     "DELETE /api/v1/datasets/{dataset_id}": "deleted an upload",
     "POST /api/v1/datasets/{dataset_id}/schema/infer": "changed a schema",
     "PUT /api/v1/datasets/{dataset_id}/schema": "changed a schema",
+    "PUT /api/v1/datasets/{dataset_id}/columns": "changed a schema",
     "POST /api/v1/models": "uploaded a model",
     "PUT /api/v1/models/{model_id}/description": "described a model",
     "DELETE /api/v1/models/{model_id}": "deleted an upload",
@@ -151,7 +153,8 @@ RULES: dict[str, Rule] = {
     **_rules("admin", ADMIN),
     **_rules("admin, signed in", ADMIN_SIGNED_IN),
 }
-ACTIONS = sorted({rule.action for rule in RULES.values() if rule.action} | {"signed in", "sign-in refused"})
+EARLIER = {"uploaded a table"}  # what a log may say from before there were texts
+ACTIONS = sorted({rule.action for rule in RULES.values() if rule.action} | {"signed in", "sign-in refused"} | EARLIER)
 
 
 def rule_of(request: Request) -> Rule | None:

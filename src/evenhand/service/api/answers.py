@@ -6,6 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evenhand.choices import Domain
 from evenhand.service.requests import TERMINAL, Kind
 from evenhand.service.storage.runs import State
 from evenhand.service.storage.tables import Run
@@ -39,7 +40,7 @@ class FromEntry(BaseModel):
 
 
 class DatasetAnswer(FromEntry):
-    """An uploaded table."""
+    """An uploaded table, or uploaded texts."""
 
     id: str
     name: str
@@ -48,6 +49,7 @@ class DatasetAnswer(FromEntry):
     sha256: str
     rows: int | None = Field(description="Where it is known.")
     created: datetime
+    domain: Domain = Field(description="table or text")
     has_schema: bool = Field(description="Whether a run can use it: somebody has said what its columns mean.")
 
 
@@ -123,8 +125,9 @@ class BuiltinAnswer(BaseModel):
 
     name: str
     title: str
-    attributes: list[str]
-    protected: list[str]
+    domain: Domain
+    attributes: list[str] = Field(description="Of a table; texts have none.")
+    protected: list[str] = Field(description="Of texts: the attributes of the usual lexicon.")
     label: str
     labels: list[str]
 

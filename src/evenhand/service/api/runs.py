@@ -3,12 +3,15 @@
 import tomllib
 from collections.abc import Iterator
 from functools import partial
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError
 from sqlalchemy.orm import Session
 
+from evenhand.choices import DEFAULT_LEXICON
 from evenhand.data.dataset import load_schema
 from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
@@ -18,11 +21,16 @@ from evenhand.service.api.errors import ApiError, documented, errors_as
 from evenhand.service.requests import (
     ID,
     NOUNS,
+    REQUESTS,
     AuditRequest,
     Kind,
     MeasureRequest,
     RepairRequest,
     RunRequest,
+    TextAuditRequest,
+    TextMeasureRequest,
+    TextRepairRequest,
+    domain_of_config,
     is_id,
     request_of,
     shared_settings,
@@ -31,7 +39,10 @@ from evenhand.service.requests import (
 from evenhand.service.storage.log import one_line
 from evenhand.service.storage.runs import State
 from evenhand.service.storage.tables import Run
+from evenhand.settings import KINDS
+from evenhand.text import CORPORA
 
+TEXT_MODELS = (".safetensors", ".zip")
 NO_FIGURES = ("files", "data")  # of a result
 
 
@@ -40,12 +51,12 @@ def create_run(
 ) -> Run:
     """A run that waits for a worker; what cannot work is refused now and not after a wait.
 
-    The run keeps the schema of its table: that of its parent, which it is about, else as it is now.
+    The run keeps what was said about the columns of its data: what its parent knew, which it is about, else as it is
+    now.
     """
-    schema, text, data = _data(caller, request, parent)
-    protected = request.protected or schema.protected
-    schema.protected_indices(protected)
-    schema.compared_within(getattr(request, "within", {}), protected)
+    text, data = (
+        _check_texts(caller, request, parent) if request.domain == "text" else _check_table(caller, request, parent)
+    )
     model = _model(caller, request)
     title = one_line(title or "") or title_of(kind, request, data, model)
     config = request.model_dump(mode="json")
@@ -91,7 +102,7 @@ def audit_settings(caller: Caller, run_id: str, kind: str) -> tuple[Run, dict[st
         raise ApiError(
             "conflict", f"The run {run_id} was made in a terminal, with files that the service does not have."
         )
-    return audit, shared_settings(request, kind, "table")
+    return audit, shared_settings(request, kind)
 
 
 def _asker(caller: Caller) -> str | None:
@@ -103,25 +114,51 @@ def _printable(title: str | None) -> str:
     return " ".join("".join(letter if letter.isprintable() else " " for letter in title or "").split())
 
 
-def _data(caller: Caller, request: RunRequest, parent: Run | None) -> tuple[Schema, str | None, str]:
-    """The schema of the data, its text where it is not built in, and what people call the data."""
-    if not is_id(request.dataset):
+def _check_table(caller: Caller, request: RunRequest, parent: Run | None) -> tuple[str | None, str]:
+    """The text of the schema where the data are not built in, and what people call them; mistakes are refused."""
+    if is_id(request.dataset):
+        text, name = _uploaded(caller, request, parent)
+        schema = Schema.parse(tomllib.loads(text), f"of '{name}'", text)
+    else:
         schema = load_schema(request.dataset)
-        return schema, None, schema.title
+        text, name = None, schema.title
+    protected = request.protected or schema.protected
+    schema.protected_indices(protected)
+    schema.compared_within(getattr(request, "within", {}), protected)
+    return text, name
+
+
+def _check_texts(caller: Caller, request: RunRequest, parent: Run | None) -> tuple[str | None, str]:
+    """The same for texts: which columns are which, and their name."""
+    from evenhand.text.lexicon import load_lexicon
+
+    lexicon = load_lexicon(getattr(request, "lexicon", DEFAULT_LEXICON))
+    for name in request.protected:
+        lexicon.attribute(name)
+    return _uploaded(caller, request, parent) if is_id(request.dataset) else (None, CORPORA[request.dataset])
+
+
+def _uploaded(caller: Caller, request: RunRequest, parent: Run | None) -> tuple[str, str]:
+    """What is known about the columns of uploaded data, and what people call them."""
     entry = caller.dataset(request.dataset)
+    if entry.domain != request.domain:
+        raise EvenhandError(f"The data '{entry.name}' are {KINDS[entry.domain]}, and not what the request is about.")
     same = parent is not None and parent.config.get("dataset") == request.dataset
     text = (parent.schema_text if parent is not None and same else None) or entry.schema_text
     if text is None:
-        raise EvenhandError(f"The table '{entry.name}' has no schema yet. Say first what its columns mean.")
-    return Schema.parse(tomllib.loads(text), f"of '{entry.name}'", text), text, entry.name
+        raise EvenhandError(f"The data '{entry.name}' have no schema yet. Say first what their columns mean.")
+    return text, entry.name
 
 
 def _model(caller: Caller, request: RunRequest) -> str | None:
     if request.model is None:
         if is_id(request.dataset):
-            raise EvenhandError("A table of your own needs a model of your own: send one, and name its id as `model`.")
+            raise EvenhandError("Data of your own need a model of your own: send one, and name its id as `model`.")
         return None
     entry = caller.model(request.model)
+    suffix = PurePath(entry.file).suffix
+    if suffix not in TEXT_MODELS if request.domain == "text" else suffix == ".zip":
+        raise EvenhandError(f"The model '{entry.name}' ({suffix}) does not read {KINDS[request.domain]}.")
     if not caller.service.assets.is_described(entry):
         raise EvenhandError(f"The model '{entry.name}' lacks its .json, which says what the network looks like.")
     return entry.name
@@ -172,21 +209,21 @@ class NewAudit(_New):
     """A search for discriminatory pairs."""
 
     kind: Literal["audit"]
-    request: AuditRequest
+    request: SkipValidation[AuditRequest | TextAuditRequest]
 
 
 class NewMeasure(_New):
     """A measurement of rates."""
 
     kind: Literal["measure"]
-    request: MeasureRequest
+    request: SkipValidation[MeasureRequest | TextMeasureRequest]
 
 
 class NewRepair(_New):
     """A repaired model."""
 
     kind: Literal["repair"]
-    request: RepairRequest
+    request: SkipValidation[RepairRequest | TextRepairRequest]
 
 
 NewRun = Annotated[NewAudit | NewMeasure | NewRepair, Field(discriminator="kind")]
@@ -211,8 +248,22 @@ class MeasurementOfAudit(BaseModel):
 
 @router.post("/runs", summary="Ask for a run", status_code=201, responses=documented())
 def add_run(caller: CurrentCaller, body: NewRun) -> RunAnswer:
-    """It waits until a worker takes it."""
-    return run_answer(create_run(caller, body.kind, body.request, body.title), whole=caller.may("admin"))
+    """It waits until a worker takes it. What a request may say depends on the data: a table, or texts."""
+    request = _request(caller, body.kind, body.request)
+    return run_answer(create_run(caller, body.kind, request, body.title), whole=caller.may("admin"))
+
+
+def _request(caller: Caller, kind: str, content: Any) -> RunRequest:
+    """The request as it was sent, read as one about a table or about texts; mistakes are those of the body."""
+    given = content if isinstance(content, dict) else {}
+    dataset, domain = str(given.get("dataset")), domain_of_config(given)
+    if is_id(dataset):
+        domain = caller.dataset(dataset).domain
+    try:
+        return REQUESTS[kind][domain].model_validate(content)
+    except ValidationError as error:
+        mistakes = [entry | {"loc": ("body", kind, "request", *entry["loc"])} for entry in error.errors()]
+        raise RequestValidationError(mistakes) from error
 
 
 @router.get("/runs", summary="List runs, the newest first")

@@ -1,4 +1,4 @@
-"""What has to read an uploaded table is done in a process of its own, with limits: a hostile file ends only that.
+"""What has to read uploaded data is done in a process of its own, with limits: a hostile file ends only that.
 
 `python -m evenhand.service.api.table_tasks` reads one task as JSON from its input and writes one answer.
 """
@@ -33,7 +33,7 @@ NO_THREAD = "can't start new thread"  # for want of memory for its stack
 
 
 def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str, Any]:
-    """Do a task in another process: `infer`, `check` or `preview`."""
+    """Do a task in another process: one of `TASKS`."""
     about = {"task": task, "path": str(path), "options": options, "memory": settings.run_memory}
     with _in_turn():
         try:
@@ -42,27 +42,32 @@ def ask(settings: "Settings", task: str, path: Path, **options: Any) -> dict[str
                 input=json.dumps(about), capture_output=True, text=True, timeout=4 * SECONDS, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
-            raise EvenhandError("The table takes too long to read. Upload fewer rows or columns.") from error
-    answer = _answer(done)
+            raise EvenhandError(f"The {_what(task)} takes too long to read. Upload a smaller one.") from error
+    answer = _answer(done, _what(task))
     if "error" in answer:
         raise EvenhandError(str(answer["error"]).replace(f"{path.parent}/", ""))
     return answer
 
 
-def _answer(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+def _what(task: str) -> str:
+    return {"check_archive": "model", "check_texts": "file of texts"}.get(task, "table")
+
+
+def _answer(done: "subprocess.CompletedProcess[str]", what: str = "table") -> dict[str, Any]:
     """What the process answered; one that its limits ended could not, and a fault of its own is for the log only."""
     try:
         answer: dict[str, Any] = json.loads(done.stdout)
     except ValueError as error:
         _log(done.returncode, _kind_of(done.stderr))
         raise EvenhandError(
-            "The table could not be read: it needs more memory or time than is allowed. Upload fewer rows or columns."
+            f"The {what} could not be read: it needs more memory or time than is allowed. Upload a smaller one."
         ) from error
     if "fault" in answer:
         _log(done.returncode, answer["fault"])
         raise EvenhandError(
-            "The table could not be read, for a reason that only the server's log says. Ask those who run the server, "
-            "or save the table in another way (CSV or Parquet) and upload it again."
+            f"The {what} could not be read, for a reason that only the server's log says. Ask those who run the "
+            f"server, or save the {what} in another way{' (CSV or Parquet)' if what != 'model' else ''} and upload it "
+            "again."
         )
     return answer
 
@@ -101,7 +106,7 @@ def _in_turn() -> Iterator[None]:
 def _busy() -> Exception:
     from starlette.exceptions import HTTPException
 
-    words = "Other tables are being read at this moment. Try again in a few seconds."
+    words = "Other files are being read at this moment. Try again in a few seconds."
     return HTTPException(503, words, {"Retry-After": str(RETRY_SECONDS)})
 
 
@@ -135,9 +140,37 @@ def check(path: Path, text: str) -> dict[str, Any]:
     return {"rows": checked.rows, "facts": {name: "; ".join(words) for name, words in facts.items()}}
 
 
+def check_texts(path: Path, **columns: Any) -> dict[str, Any]:
+    """What a file of texts holds, and how many of them mention each attribute of the usual lexicon."""
+    import pyarrow.compute as pc
+
+    from evenhand.text.corpus import load_corpus
+    from evenhand.text.lexicon import load_lexicon
+
+    corpus, lexicon = load_corpus(path, **columns), load_lexicon()
+    return {
+        "rows": len(corpus),
+        "held_out": int((~corpus.train).sum()),
+        "empty": corpus.empty,
+        "classes": corpus.classes,
+        "mentions": {
+            name: int(pc.sum(pc.match_substring_regex(corpus.texts, words.pattern)).as_py() or 0)
+            for name, words in lexicon.attributes.items()
+        },
+    }
+
+
+def check_archive(path: Path, most: int) -> dict[str, Any]:
+    """Whether a zip holds a model of texts that can be unpacked to `most` bytes."""
+    from evenhand.service.model_archive import open_archive
+
+    return {"files": list(open_archive(path, most).members)}
+
+
 def preview(path: Path, rows: int, every_name: bool = False) -> dict[str, Any]:
     """The first rows of a table as text, without reading the rest; with `every_name` the names of all columns too."""
-    columns, values = _parquet_rows(path, rows) if path.suffix == ".parquet" else _csv_rows(path, rows)
+    read = {".parquet": _parquet_rows, ".jsonl": _json_rows}.get(path.suffix, _csv_rows)
+    columns, values = read(path, rows)
     shown = [[None if value is None else str(value)[:LONGEST_VALUE] for value in row[:SHOWN_COLUMNS]] for row in values]
     names = [name[:LONGEST_VALUE] for name in columns[:SHOWN_COLUMNS]]
     found = {"columns": names, "rows": shown, "more_columns": len(columns) - len(names)}
@@ -151,7 +184,7 @@ def _csv_rows(path: Path, rows: int) -> tuple[list[str], list[list[str]]]:
 
     from evenhand.data.csv_files import find_separator, unique_header
 
-    separator = find_separator(path)
+    separator = {"texts.csv": ",", "texts.tsv": "\t"}.get(path.name) or find_separator(path)
     with (
         gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="")
         if path.suffix == ".gz"
@@ -178,7 +211,21 @@ def _parquet_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
     return names, [list(row) for row in zip(*columns, strict=True)]  # no dict: names may be there twice
 
 
-TASKS: dict[str, Callable[..., dict[str, Any]]] = {"infer": infer, "check": check, "preview": preview}
+def _json_rows(path: Path, rows: int) -> tuple[list[str], list[list[Any]]]:
+    from itertools import islice
+
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as stream:
+            objects = [json.loads(line) for line in islice(filter(str.strip, stream), rows)]
+        names = list(dict.fromkeys(str(name) for one in objects for name in one))
+        return names, [[one.get(name) for name in names] for one in objects]
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise EvenhandError("The file cannot be read as JSON lines, one object a line.") from error
+
+
+TASKS: dict[str, Callable[..., dict[str, Any]]] = {
+    task.__name__: task for task in (infer, check, check_texts, check_archive, preview)
+}
 
 
 def _short_of_memory(error: BaseException | None) -> bool:

@@ -1,9 +1,10 @@
-"""Routes about uploads: tables with what their columns mean, and models."""
+"""Routes about uploads: tables and texts with what their columns mean, and models."""
 
 import json
 import tomllib
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Query, Request, Response
@@ -11,6 +12,7 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
+from evenhand.choices import Domain
 from evenhand.data.dataset import builtin_names, load_schema
 from evenhand.data.schema import Schema
 from evenhand.service.api import table_tasks
@@ -27,10 +29,13 @@ from evenhand.service.api.answers import (
 from evenhand.service.api.caller import After, Caller, CurrentCaller, Id, Limit, page_of, read_cursor
 from evenhand.service.api.errors import ApiError, documented
 from evenhand.service.api.guard import is_form
+from evenhand.service.requests import CorpusFacts, TextColumns
 from evenhand.service.storage.tables import DataFile, ModelFile
 from evenhand.service.storage.uploads import LONGEST_SCHEMA, TooLargeError, Upload, check_schema, size_text
+from evenhand.text import CORPORA, CORPUS_LABELS
 
 PIECE = 1 << 20
+MOST_UNPACKED = 2  # a zipped model may be as large as this many uploads once it is unpacked: weights hardly shrink
 Stored = TypeVar("Stored", DataFile, ModelFile)
 Store = Callable[[str, Any, str], Stored]  # name, stream and file name
 BODY: dict[str, Any] = {
@@ -127,54 +132,69 @@ class SchemaText(JsonBody):
 
 @data_router.get("/builtin", summary="List the data sets that come with the package")
 def list_builtin() -> list[BuiltinAnswer]:
-    """Each has a network of its own, so that it can be audited at once."""
-    return [_builtin(load_schema(name)) for name in builtin_names()]
+    """Each has a network of its own, so that it can be audited at once; corpora are downloaded on the server first."""
+    from evenhand.text.lexicon import load_lexicon
+
+    protected = list(load_lexicon().attributes)
+    corpora = [
+        BuiltinAnswer(
+            name=name, title=title, domain="text", attributes=[], protected=protected, label="label",
+            labels=list(CORPUS_LABELS),
+        )
+        for name, title in CORPORA.items()
+    ]  # fmt: skip
+    return [_builtin(load_schema(name)) for name in builtin_names()] + corpora
 
 
 def _builtin(schema: Schema) -> BuiltinAnswer:
     return BuiltinAnswer(
-        name=schema.name, title=schema.title, attributes=schema.names, protected=schema.protected,
+        name=schema.name, title=schema.title, domain="table", attributes=schema.names, protected=schema.protected,
         label=schema.label.column, labels=schema.label.words or schema.label.values,
     )  # fmt: skip
 
 
 @data_router.post(
-    "/datasets", summary="Send a table", status_code=201, openapi_extra=BODY, responses=documented("no-room")
+    "/datasets", summary="Send a table, or texts", status_code=201, openapi_extra=BODY, responses=documented("no-room")
 )
 async def add_dataset(
     request: Request,
     caller: CurrentCaller,
     name: Annotated[str | None, Query(max_length=200, description="How lists name it.")] = None,
     filename: Annotated[
-        str | None, Query(max_length=500, description="Its ending says what it is: .csv, .csv.gz or .parquet.")
+        str | None,
+        Query(
+            max_length=500,
+            description="Its ending says what it is: .csv, .csv.gz or .parquet; texts: .csv, .tsv, .parquet or .jsonl.",
+        ),
     ] = None,
+    domain: Annotated[Domain, Query(description="text for a file of texts, each with one of two labels.")] = "table",
 ) -> DatasetAnswer:
     """The file is the body of the request, or a field `file` of a form. It is counted and hashed on the way."""
     service, limit = caller.service, caller.service.settings.upload_limit
 
     def store(name: str, stream: Any, filename: str) -> DataFile:
-        return service.assets.add_dataset(caller.project, name, stream, filename, limit)
+        return service.assets.add_dataset(caller.project, name, stream, filename, limit, domain)
 
     entry = await receive_file(request, caller, name, filename, limit, store)
-    request.app.state.metrics.uploaded.labels("table").inc(entry.size)
+    request.app.state.metrics.uploaded.labels("table" if domain == "table" else "texts").inc(entry.size)
     return dataset_answer(entry)
 
 
-@data_router.get("/datasets", summary="List tables, the newest first")
+@data_router.get("/datasets", summary="List tables and texts, the newest first")
 def list_datasets(caller: CurrentCaller, after: After = None, limit: Limit = 50) -> Paged[DatasetAnswer]:
     """A page of the list."""
     found = caller.service.assets.datasets(caller.project, read_cursor(after), limit + 1)
     return page_of(found, limit, dataset_answer)
 
 
-@data_router.get("/datasets/{dataset_id}", summary="Show a table")
+@data_router.get("/datasets/{dataset_id}", summary="Show a table or texts")
 def show_dataset(caller: CurrentCaller, dataset_id: Id) -> DatasetAnswer:
     """Its name, size and checksum."""
     return dataset_answer(caller.dataset(dataset_id))
 
 
 @data_router.delete(
-    "/datasets/{dataset_id}", summary="Delete a table", status_code=204, responses=documented("conflict")
+    "/datasets/{dataset_id}", summary="Delete a table or texts", status_code=204, responses=documented("conflict")
 )
 def delete_dataset(caller: CurrentCaller, dataset_id: Id) -> Response:
     """Its file goes too. Refused while a run that is not over needs it."""
@@ -183,7 +203,7 @@ def delete_dataset(caller: CurrentCaller, dataset_id: Id) -> Response:
     return Response(status_code=204)
 
 
-@data_router.get("/datasets/{dataset_id}/preview", summary="Show the first rows of a table")
+@data_router.get("/datasets/{dataset_id}/preview", summary="Show the first rows of a table or of texts")
 def preview_dataset(
     caller: CurrentCaller, dataset_id: Id, rows: Annotated[int, Query(ge=1, le=100)] = 10
 ) -> PreviewAnswer:
@@ -191,32 +211,71 @@ def preview_dataset(
     return PreviewAnswer(**_task(caller, caller.dataset(dataset_id), "preview", rows=rows))
 
 
-@data_router.post("/datasets/{dataset_id}/schema/infer", summary="Infer what the columns of a table mean")
+@data_router.post(
+    "/datasets/{dataset_id}/schema/infer",
+    summary="Infer what the columns of a table mean",
+    responses=documented("conflict"),
+)
 def infer_schema(caller: CurrentCaller, dataset_id: Id, body: InferRequest) -> SchemaAnswer:
     """The schema is kept; read it and correct what is wrong."""
-    entry = caller.dataset(dataset_id)
+    entry = _data_of_kind(caller, dataset_id, "table")
     found = _task(caller, entry, "infer", name=_short_name(entry.name), **body.model_dump())
     caller.service.assets.set_schema(dataset_id, found["text"], caller.project)
     return schema_answer(found.pop("text"), **found)
 
 
-@data_router.get("/datasets/{dataset_id}/schema", summary="Show what the columns of a table mean")
+@data_router.get(
+    "/datasets/{dataset_id}/schema", summary="Show what the columns of a table mean", responses=documented("conflict")
+)
 def show_schema(caller: CurrentCaller, dataset_id: Id) -> SchemaAnswer:
     """The schema as text, and read."""
-    entry = caller.dataset(dataset_id)
+    entry = _data_of_kind(caller, dataset_id, "table")
     if entry.schema_text is None:
         raise ApiError("not-found", f"The table '{entry.name}' has no schema yet. Infer one, or send one.")
     return schema_answer(entry.schema_text, rows=entry.rows)
 
 
-@data_router.put("/datasets/{dataset_id}/schema", summary="Say what the columns of a table mean")
+@data_router.put(
+    "/datasets/{dataset_id}/schema", summary="Say what the columns of a table mean", responses=documented("conflict")
+)
 def set_schema(caller: CurrentCaller, dataset_id: Id, body: SchemaText) -> SchemaAnswer:
     """The schema is kept if it is right and fits the table; a mistake is named with its line and column."""
-    entry = caller.dataset(dataset_id)
+    entry = _data_of_kind(caller, dataset_id, "table")
     check_schema(body.text, entry.file)
     found = _task(caller, entry, "check", text=body.text)
     caller.service.assets.set_schema(dataset_id, body.text, caller.project)
     return schema_answer(body.text, **found)
+
+
+@data_router.put(
+    "/datasets/{dataset_id}/columns", summary="Say which columns of texts are which", responses=documented("conflict")
+)
+def set_columns(caller: CurrentCaller, dataset_id: Id, body: TextColumns) -> CorpusFacts:
+    """They are kept if they fit the file, with what it holds: its classes, and who is mentioned in how many texts."""
+    entry = _data_of_kind(caller, dataset_id, "text")
+    found = CorpusFacts(**body.model_dump(), **_task(caller, entry, "check_texts", **body.model_dump()))
+    caller.service.assets.set_columns(dataset_id, found.model_dump_json(), found.rows, caller.project)
+    return found
+
+
+@data_router.get(
+    "/datasets/{dataset_id}/columns", summary="Show which columns of texts are which", responses=documented("conflict")
+)
+def show_columns(caller: CurrentCaller, dataset_id: Id) -> CorpusFacts:
+    """With what the file holds."""
+    entry = _data_of_kind(caller, dataset_id, "text")
+    if entry.schema_text is None:
+        raise ApiError("not-found", f"Nobody has said yet which columns of '{entry.name}' are which.")
+    return CorpusFacts.model_validate_json(entry.schema_text)
+
+
+def _data_of_kind(caller: Caller, dataset_id: str, domain: Domain) -> DataFile:
+    """Data that are a table, or texts."""
+    entry = caller.dataset(dataset_id)
+    if entry.domain == domain:
+        return entry
+    words = "are texts: say their columns, not a schema" if domain == "table" else "are a table: it has a schema"
+    raise ApiError("conflict", f"The data '{entry.name}' {words}.")
 
 
 def dataset_answer(entry: DataFile) -> DatasetAnswer:
@@ -274,20 +333,30 @@ async def add_model(
         Query(
             max_length=500,
             description="Its ending says what it is: .safetensors, .skops, .onnx, .keras, .txt (LightGBM) or .ubj "
-            "(XGBoost).",
+            "(XGBoost); of texts .safetensors or .zip (a Hugging Face directory, or a network with its word vectors).",
         ),
     ] = None,
 ) -> ModelAnswer:
     """Only formats that hold no code. A .safetensors file needs its .json: field `description` of a form, or later."""
-    service, limit = caller.service, caller.service.settings.model_limit
+    limit = caller.service.settings.model_limit
     description = await _description(request, caller.service.settings.max_request)
 
     def store(name: str, stream: Any, filename: str) -> ModelFile:
-        return service.assets.add_model(caller.project, name, stream, filename, limit, description)
+        return keep_model(caller, name, stream, filename, description)
 
     entry = await receive_file(request, caller, name, filename, limit, store)
     request.app.state.metrics.uploaded.labels("model").inc(entry.size)
     return _model_answer(caller, entry)
+
+
+def keep_model(caller: Caller, name: str, stream: Any, filename: str, description: bytes | None) -> ModelFile:
+    """Keep a model; a zip is looked into first, in a process with limits."""
+    settings, assets = caller.service.settings, caller.service.assets
+
+    def check_archive(path: Path) -> None:
+        table_tasks.ask(settings, "check_archive", path, most=MOST_UNPACKED * settings.model_limit)
+
+    return assets.add_model(caller.project, name, stream, filename, settings.model_limit, description, check_archive)
 
 
 async def _description(request: Request, most: int) -> bytes | None:

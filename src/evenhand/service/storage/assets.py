@@ -1,6 +1,6 @@
 """Data sets and models that people have uploaded: kept, listed, described, deleted."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -8,6 +8,7 @@ from typing import IO, Any, TypeVar
 from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
+from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
 from evenhand.service.requests import is_id
 from evenhand.service.storage.database import Database
@@ -49,26 +50,40 @@ class Assets:
         """A place to write a file to, chunk by chunk, which `add_dataset` and `add_model` take as their stream."""
         return Upload(self.home, limit)
 
-    def add_dataset(self, project: str, name: str, stream: Source, filename: str, limit: int) -> DataFile:
-        """Keep a table. Of `filename` only the suffix is used."""
+    def add_dataset(
+        self, project: str, name: str, stream: Source, filename: str, limit: int, domain: Domain = "table"
+    ) -> DataFile:
+        """Keep a table or texts. Of `filename` only the suffix is used."""
         upload = receive_all(self.home, stream, limit)
         try:
-            path = upload.finish(data_file(filename))
+            path = upload.finish(data_file(filename, domain))
             rows = check_table(path, limit)
-            entry = DataFile(**self._entry(project, name, upload, path), rows=rows, schema_text=None)
+            entry = DataFile(**self._entry(project, name, upload, path), rows=rows, schema_text=None, domain=domain)
             return self._kept(entry, upload, self.home.dataset(upload.id))
         except BaseException:
             upload.abandon()
             raise
 
     def add_model(
-        self, project: str, name: str, stream: Source, filename: str, limit: int, description: bytes | None = None
+        self,
+        project: str,
+        name: str,
+        stream: Source,
+        filename: str,
+        limit: int,
+        description: bytes | None = None,
+        check_archive: Callable[[Path], object] = lambda path: None,
     ) -> ModelFile:
-        """Keep a model. `description` is the .json beside a .safetensors file; it may come later (`describe_model`)."""
+        """Keep a model. `description` is the .json beside a .safetensors file; it may come later (`describe_model`).
+
+        `check_archive` looks into a .zip, which is no work for the process that keeps it.
+        """
         upload = receive_all(self.home, stream, limit)
         try:
             path = upload.finish(model_file(filename))
             check_model(path)
+            if path.suffix == ".zip":
+                check_archive(path)
             if description is not None:
                 self._describe(path, description)
             return self._kept(ModelFile(**self._entry(project, name, upload, path)), upload, self.home.model(upload.id))
@@ -84,6 +99,13 @@ class Assets:
             entry.schema_text = text
             return entry
 
+    def set_columns(self, dataset_id: str, columns: str, rows: int, project: str | None = None) -> DataFile:
+        """Say which columns of texts are which, as `CorpusFacts` writes it; whoever calls has looked at the file."""
+        with self.database.writing() as session:
+            entry = self._found(session, DataFile, dataset_id, project, locked=ALONE)
+            entry.schema_text, entry.rows = columns, rows
+            return entry
+
     def describe_model(self, model_id: str, description: bytes, project: str | None = None) -> ModelFile:
         """Add the description of a .safetensors file: the .json that evenhand wrote beside it."""
         entry = self.model(model_id, project)
@@ -96,7 +118,7 @@ class Assets:
         return path.suffix != ".safetensors" or path.with_name(DESCRIPTION).is_file()
 
     def dataset_path(self, dataset: DataFile) -> Path:
-        """Where a table is."""
+        """Where a data set is."""
         return self.home.dataset(dataset.id) / dataset.file
 
     def model_path(self, model: ModelFile) -> Path:

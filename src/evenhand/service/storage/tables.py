@@ -7,6 +7,8 @@ from sqlalchemy import JSON, BigInteger, DateTime, ForeignKey, Index, Integer, M
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
+from evenhand.choices import Domain
+
 LONG = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up by itself only for its own INTEGER
 
 NAMES = {
@@ -53,7 +55,7 @@ class Project(Base):
 
 
 class DataFile(Base):
-    """A table that was uploaded, with the schema that says what its columns mean."""
+    """A table or texts that were uploaded, with what says what the columns mean."""
 
     __tablename__ = "datasets"
 
@@ -64,7 +66,8 @@ class DataFile(Base):
     size: Mapped[int] = mapped_column(LONG)
     sha256: Mapped[str] = mapped_column(String(64))
     rows: Mapped[int | None] = mapped_column(LONG)
-    schema_text: Mapped[str | None] = mapped_column(Text)  # TOML; none until it is inferred or given
+    domain: Mapped[Domain] = mapped_column(String(10), default="table", server_default="table")  # or text
+    schema_text: Mapped[str | None] = mapped_column(Text)  # TOML; of texts `CorpusFacts`; none until it is known
     created: Mapped[datetime]
 
 
@@ -105,7 +108,7 @@ class Run(Base):
     finished: Mapped[datetime | None]
     place: Mapped[str] = mapped_column(String(20), default="worker")  # who does it: a worker, or a terminal's command
     asked_by: Mapped[str | None] = mapped_column(String(100))  # the name of an account; none where there are none
-    schema_text: Mapped[str | None] = mapped_column(Text)  # of an uploaded table, as it was when the run was asked for
+    schema_text: Mapped[str | None] = mapped_column(Text)  # of uploaded data, as it was when the run was asked for
     worker: Mapped[str | None] = mapped_column(String(100))
     lease: Mapped[int] = mapped_column(LONG, default=0)  # counts up with every claim: an older holder's number is stale
     lease_until: Mapped[datetime | None]

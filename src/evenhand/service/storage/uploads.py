@@ -8,17 +8,25 @@ import tomllib
 import uuid
 import zipfile
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
 from evenhand.files import cannot_write, flush
 from evenhand.service.storage.home import Home
 
 DATA_FILES = {".csv": "table.csv", ".csv.gz": "table.csv.gz", ".parquet": "table.parquet"}
-MODEL_FILES = {suffix: f"model{suffix}" for suffix in (".safetensors", ".skops", ".onnx", ".keras", ".txt", ".ubj")}
+TEXT_FILES = {
+    ".csv": "texts.csv", ".tsv": "texts.tsv", ".parquet": "texts.parquet", ".jsonl": "texts.jsonl",
+    ".ndjson": "texts.jsonl",
+}  # fmt: skip
+MODEL_FILES = {
+    suffix: f"model{suffix}" for suffix in (".safetensors", ".skops", ".onnx", ".keras", ".txt", ".ubj", ".zip")
+}
 DESCRIPTION = "model.json"
 MOST_COLUMNS = 5_000
 LONGEST_HEADER = 1 << 20
@@ -28,8 +36,10 @@ MOST_UNPACKED = 8  # a compressed table may be as large as this many uploads onc
 PIECE = 1 << 20
 
 
-def data_file(filename: str) -> str:
-    """Our name for an uploaded table, by the end of its own name."""
+def data_file(filename: str, domain: Domain = "table") -> str:
+    """Our name for uploaded data, by the end of its own name."""
+    if domain == "text":
+        return _own_name(filename, TEXT_FILES, "a file of texts")
     return _own_name(filename, DATA_FILES, "a table")
 
 
@@ -46,12 +56,19 @@ def _own_name(filename: str, names: dict[str, str], what: str) -> str:
 
 
 def check_table(path: Path, limit: int) -> int | None:
-    """Refuse what is no table, or unpacks to far more than was sent; returns the number of rows where it is cheap."""
+    """Refuse what is no table, or unpacks to far more than was sent; returns the number of rows where it is cheap.
+
+    A file of texts is a table too, or JSON, one object a line.
+    """
     if path.stat().st_size == 0:
         raise EvenhandError("The table is empty.")
     if path.suffix == ".parquet":
         return _check_parquet(path, limit * MOST_UNPACKED)
     start = _unpacked_start(path, limit * MOST_UNPACKED) if path.suffix == ".gz" else _start(path)
+    if path.suffix == ".jsonl":
+        if not start.removeprefix(BOM_UTF8).lstrip().startswith(b"{"):
+            raise EvenhandError("The file is not JSON lines: each line is an object, {...}.")
+        return None
     _check_header(start)
     return None
 
@@ -127,6 +144,7 @@ def check_model(path: Path) -> None:
         ".txt": start.startswith(b"tree"),
         ".ubj": start.startswith(b"{"),
         ".onnx": start[:1] == b"\x08",  # its version comes first
+        ".zip": zipfile.is_zipfile(path),  # see `service.model_archive`
     }
     if not sound[path.suffix]:
         raise EvenhandError(f"The content is not that of a {path.suffix} file. Save the model again in that format.")
