@@ -25,7 +25,7 @@ print("method:", result.summary["config"]["method"])
 
 # %% [markdown]
 # The share of the data's own people who are discriminatory as they are, with its interval. This is a rate in a
-# population; the success rate of the search is not.
+# population; the share of generated samples is not.
 
 # %%
 rate = result.summary["data_rate"]["held_out"]

@@ -157,7 +157,7 @@ class TableOptions(RunSettings):
         str | None,
         Option(
             "How a model that reads a matrix wants it: codes, values, raw, onehot or standard.",
-            usual="as the model's file says, else what the labels of the data bear out",
+            usual="as the model's file says, else what the decisions in the data bear out",
         ),
     ] = None
     output: Annotated[OutputForm, Option("What the model returns: auto, logits or probabilities.")] = "auto"
@@ -165,7 +165,7 @@ class TableOptions(RunSettings):
         float | None,
         Field(gt=0, lt=1),
         Option(
-            "Two classes: the label is the last of label.values where its score is at least this, as in "
+            "Two classes: the decision is the last of label.values where its score is at least this, as in "
             "predict_proba[:, 1] >= 0.3.",
             usual="what the model's own predict does",
         ),
@@ -174,8 +174,8 @@ class TableOptions(RunSettings):
         bool,
         Strict(),
         Option(
-            "Go on with a model that seems to be misread: it gives the labels of the data no better than always saying "
-            "the commonest one (beyond chance), or clearly better with its columns swapped or scaled."
+            "Go on with a model that seems to be misread: its accuracy on the data is no better than that of always "
+            "saying the commonest decision (beyond chance), or clearly better with its columns swapped or scaled."
         ),
     ] = False
 
@@ -189,11 +189,11 @@ class TextOptions(RunSettings):
         Option("Attributes to change, separated by commas.", flags=("--protected", "-p")),
     ]
     text: Annotated[str | None, Option("The column with the texts.", local=True)] = None
-    label: Annotated[str | None, Option("The column with the labels.", local=True)] = None
+    label: Annotated[str | None, Option("The column with the decisions.", local=True)] = None
     split: Annotated[str | None, Option("A column that says train or test.", usual="a fifth is test", local=True)] = (
         None
     )
-    favourable: Annotated[str | None, Option("The label that is good for the author.", local=True)] = None
+    favourable: Annotated[str | None, Option("The decision that is good for the author.", local=True)] = None
     network: Annotated[str | None, Option("The recurrent network: lstm or gru.", usual="lstm")] = None
     lexicon: Annotated[str, Option("evenhand, paper, or a TOML file of your own.")] = DEFAULT_LEXICON
     vectors: Annotated[str, Option("glove, or a file of word vectors.", local=True)] = "glove"
@@ -294,7 +294,7 @@ class MeasureOptions(IntervalOptions, DeviceOptions):
     findings: Annotated[
         str | None,
         Option(
-            "Folder of an earlier audit, or the id of a kept one: how many of its findings are findings with this "
+            "Folder of an earlier audit, or the id of a stored run: how many of its findings are findings with this "
             "model.",
             usual="none",
             local=True,
@@ -367,7 +367,7 @@ class RepairSettings(RepairOptions, TableOptions):
     """A repair of a classifier of a table."""
 
     vote: Annotated[
-        Vote, Option("augment: who labels findings; models (retrained ones) or own (the model itself).")
+        Vote, Option("augment: who decides about findings; models (retrained ones) or own (the model itself).")
     ] = "models"
     epochs: Annotated[int, Field(ge=1), Option("Passes over the training rows.", most=10**4)] = 20
     half_width: Annotated[HalfWidth, Option("Precision of the rates: half the length of an interval.")] = 0.001
@@ -476,7 +476,7 @@ class TextTrainSettings(TrainOptions):
     """Training a recurrent network for texts, which takes all its epochs."""
 
     text: Annotated[str | None, Option("The column with the texts.")] = None
-    label: Annotated[str | None, Option("The column with the labels.")] = None
+    label: Annotated[str | None, Option("The column with the decisions.")] = None
     split: Annotated[str | None, Option("A column that says train or test.", usual="a fifth is test")] = None
     network: Annotated[str | None, Option("The recurrent network: lstm or gru.", usual="lstm")] = None
     vectors: Annotated[str | None, Option("glove, or a file of word vectors.", usual="glove")] = None

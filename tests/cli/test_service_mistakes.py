@@ -214,7 +214,7 @@ def test_commands_that_read_results_take_the_id_of_a_run(
 
 
 def test_where_nothing_is_kept_an_id_makes_no_storage(here: Path) -> None:
-    with pytest.raises(EvenhandError, match=r"There is no folder bd72d8ae, and no run is kept in"):
+    with pytest.raises(EvenhandError, match=r"There is no folder bd72d8ae, and no run is stored in"):
         evenhand("card", "bd72d8ae")
     assert list(here.parent.rglob("*")) == [here]
 

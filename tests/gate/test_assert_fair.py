@@ -64,8 +64,8 @@ def test_it_holds_where_the_upper_bound_is_allowed() -> None:
 def test_it_is_exceeded_where_the_lower_bound_is_above() -> None:
     error = failing(by_sex(), loans([14] * 100 + [5] * 900), ["sex"], max_rate=0.05)
     assert error.outcome.verdict == "exceeded"
-    assert str(error).startswith("EXCEEDED, with a warning: All rows have the same label")
-    assert "10.00% of all 1,000 rows of loans get another label when only sex changes" in str(error)
+    assert str(error).startswith("EXCEEDED, with a warning: All rows have the same decision")
+    assert "10.00% of all 1,000 rows of loans get another decision when only sex changes" in str(error)
     assert "more than the 5% that is allowed" in str(error)
 
 
@@ -113,7 +113,7 @@ def test_nothing_is_allowed_and_nothing_found() -> None:
 def test_nothing_is_allowed_and_a_search_finds_what_the_people_do_not_show() -> None:
     data = loans([4, 6, 8] * 5)
     error = failing(by_sex(), data, ["sex"], max_rate=0)
-    assert "None of all 15 rows of loans gets another label" in str(error)
+    assert "None of all 15 rows of loans gets another decision" in str(error)
     assert "a search (margin) found" in str(error)
     pair = error.outcome.pairs[0].example
     assert sum(pair.sample[1:3]) == 14
@@ -313,7 +313,7 @@ def test_failing_pairs_are_stored_in_words_and_codes() -> None:
 def test_a_stored_pair_fails_at_once_where_nothing_is_allowed() -> None:
     failing(by_sex(), loans([14] + [5] * 500), ["sex"], max_rate=0, name="loans")
     error = failing(by_sex(), loans([5] * 501), ["sex"], max_rate=0, name="loans")  # nobody shows it any more
-    assert "1 of 1 stored pair, replayed first, still gets another label when only sex changes" in str(error)
+    assert "1 of 1 stored pair, replayed first, still gets another decision when only sex changes" in str(error)
     assert error.outcome.rate is None
     assert error.outcome.model_rows < 500
     assert "row 1, with 2 changes: income 2 → 7; savings 3 → 7" in str(error)

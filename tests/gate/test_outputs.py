@@ -167,7 +167,7 @@ def test_a_check_that_held_with_a_warning_says_so_in_every_output() -> None:
     (result,) = json.loads(sarif(run))["runs"][0]["results"]
     SARIF.validate(json.loads(sarif(run)))
     assert (result["ruleId"], result["level"]) == ("model-warned", "warning")
-    assert result["message"]["text"].startswith("held: HELD, with a warning: All rows have the same label")
+    assert result["message"]["text"].startswith("held: HELD, with a warning: All rows have the same decision")
     (line,) = annotations(run)
     assert line.startswith("::warning file=gate.toml,line=3,title=evenhand%3A held (held)::HELD, with a warning: All")
     text = markdown(run)
@@ -175,7 +175,7 @@ def test_a_check_that_held_with_a_warning_says_so_in_every_output() -> None:
     assert "| held | **held, with a warning** |" in text
     validate_junit(junit(run))
     facts = {each.get("name"): each.get("value") for each in ElementTree.fromstring(junit(run)).iter("property")}
-    assert str(facts["warnings"]).startswith("All rows have the same label")
+    assert str(facts["warnings"]).startswith("All rows have the same decision")
 
 
 @pytest.mark.parametrize("write", [junit, sarif, markdown])

@@ -65,7 +65,7 @@ def test_by_sex(evenhand_check):
     result = run(pytester)
     result.assert_outcomes(passed=1, failed=1)
     text = result.stdout.str()
-    assert "33.33% of all 3 rows of loans get another label when only sex changes (1 of 3)" in text
+    assert "33.33% of all 3 rows of loans get another decision when only sex changes (1 of 3)" in text
     assert "A real person of the data, row 2, as they are." in text
     result.stdout.fnmatch_lines(["*= evenhand =*"])
     result.stdout.fnmatch_lines(["test_loans.py::test_blind  held: Warning: All *0.00% of all 400 rows of loans *"])
@@ -89,7 +89,7 @@ def test_by_sex(evenhand_check):
     pytester.makepyfile(test_loans=test.format(model="by_sex()", people=[5, 5, 5]))
     again = run(pytester)
     again.assert_outcomes(failed=1)
-    assert "1 of 1 stored pair, replayed first, still gets another label" in again.stdout.str()
+    assert "1 of 1 stored pair, replayed first, still gets another decision" in again.stdout.str()
     pytester.makepyfile(test_loans=test.format(model="blind()", people=[5, 14, 5]))
     run(pytester).assert_outcomes(passed=1)
     assert not stored.exists()

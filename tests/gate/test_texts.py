@@ -203,7 +203,7 @@ def test_a_search_finds_what_the_texts_do_not_show(files: UserFiles) -> None:
     outcome = checked(files, data=corpus, max_rate=0)
     assert (outcome.verdict, outcome.rate and outcome.rate.discriminatory) == ("exceeded", 0)
     message = str(DiscriminationFound(outcome))
-    assert "None of all 10 texts of my that mention religion gets another label" in message
+    assert "None of all 10 texts of my that mention religion gets another decision" in message
     assert "but a search (boundary) found" in message
     assert len(outcome.pairs) == 3
     for pair in outcome.pairs:
@@ -297,7 +297,7 @@ def test_failing_pairs_are_stored_as_texts_and_replayed_first(files: UserFiles, 
     again = checked(files, data=without_pairs(files, "religion"), max_rate=0, name="religion")
     assert (again.rate, again.replayed) == (None, (3, 3))
     message = str(DiscriminationFound(again))
-    assert "3 of 3 stored pairs, replayed first, still get another label" in message
+    assert "3 of 3 stored pairs, replayed first, still get another decision" in message
     assert "A text of an earlier run, as it was written." in message
     allowed = checked(files, max_rate=0.9, name="religion")
     assert (allowed.verdict, allowed.replayed, allowed.stored_in) == ("held", (3, 3), ".evenhand/religion.json")
@@ -439,7 +439,7 @@ def test_every_output_has_the_texts(folder: Path) -> None:
     (_, result) = log["runs"][0]["results"]  # the table's check held with a warning
     for output in (failure.text or "", result["message"]["text"], markdown, line):
         assert words in output
-        assert "texts of my that mention religion get another label" in output
+        assert "texts of my that mention religion get another decision" in output
     assert "| comments | **exceeded** |" in markdown
     facts = [{each.get("name"): each.get("value") for each in suite.iter("property")}
              for suite in ElementTree.fromstring(junit).iter("testsuite")]  # fmt: skip
@@ -528,7 +528,7 @@ def test_texts(evenhand_check):
     for result, failed in zip(results, (1, 1, 0), strict=True):
         result.assert_outcomes(passed=2 - failed, failed=failed)
     first, second, _ = (result.stdout.str() for result in results)
-    assert "33.33% of all 15 texts of my that mention religion get another label when only religion changes" in first
+    assert "33.33% of all 15 texts of my that mention religion get another decision when only religion changes" in first
     assert "stored pairs, replayed first" in second
     results[0].stdout.fnmatch_lines(["test_texts.py::test_calm  held: 0.00% of all 15 texts of my that mention *"])
     assert not list((pytester.path / ".evenhand").iterdir())

@@ -116,7 +116,7 @@ def test_a_measurement_prints_what_the_model_reads(warned: dict[str, Any], capsy
     tell_measure(TaskResult(None, None, warned["partly measured"].summary), quiet=False, as_json=False)
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(f"Warning: {LEFT_OUT}")
-    assert "loans: who would get another label" in said
+    assert "loans: who would get another decision" in said
     for words in ("does not read noise", "reads columns by name", "accuracy on data 9"):
         assert words in said
     assert said.index("accuracy on data") < said.index("rate of discriminatory samples, changing sex")

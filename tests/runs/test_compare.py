@@ -124,7 +124,7 @@ def test_the_files_say_the_same(comparison: MethodComparison, tmp_path: Path) ->
     for outcome in comparison.outcomes:
         assert f"{outcome.findings:,}" in page
         assert f"{outcome.findings:,}" in text
-    assert "Which protected attribute changes the label" in text
+    assert "Which protected attribute changes the decision" in text
     assert "discrimination score" in text
     assert "http" not in page
 

@@ -303,7 +303,7 @@ def test_without_the_extra_the_files_go_to_a_folder_as_before(here: Path, tmp_pa
     assert process.returncode == 0, errors
     assert "report: evenhand-out/census-sex/report.html" in words
     assert [line for line in errors.splitlines() if line.startswith("note:")] == [
-        'note: This run is not kept for later: `pip install "evenhand[service]"` adds `evenhand runs` and the service.'
+        'note: This run is not stored: `pip install "evenhand[service]"` adds `evenhand runs` and the service.'
     ]
     assert (here / "evenhand-out" / "census-sex" / "findings.parquet").is_file()
     assert not (tmp_path / "home").exists()

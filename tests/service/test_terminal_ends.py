@@ -112,7 +112,7 @@ def test_control_c_after_an_audit_keeps_it_and_begins_no_other(
     run = only_run(sqlite_service)
     assert run is not None
     assert (done.exit_code, run.state) == (130, "done")
-    assert f"is kept: evenhand runs show {run.id[:8]}" in done.stderr
+    assert f"is stored: evenhand runs show {run.id[:8]}" in done.stderr
     folder = sqlite_service.home.run(run.id)
     assert {path.name for path in folder.iterdir()} == {
         "findings.index", "findings.parquet", "report.html", "summary.json",

@@ -31,7 +31,7 @@ def audit(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Search a classifier for pairs that differ only in protected attributes or words and get different labels.
+    """Search a classifier for pairs that differ only in protected attributes or words and get different decisions.
 
     Writes findings.parquet, summary.json and report.html, and keeps the run for `evenhand runs`, or writes to --out.
     Ctrl-C keeps what was found.

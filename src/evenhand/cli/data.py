@@ -132,7 +132,7 @@ def _print_card(dataset: "Dataset", card: dict[str, Any]) -> None:
         ("rows", _rows_text(card)),
         ("split", card["split"]),
         *([("weights", f"column '{card['weight']}'")] if card["weight"] else []),
-        ("label", f"{card['label']['column']}: {labels}"),
+        ("decision", f"{card['label']['column']}: {labels}"),
         *((name, card[name]) for name in ("source", "licence", "citation")),
         *(("note", note) for note in card["notes"]),
     ]
@@ -197,7 +197,7 @@ def _print_corpus_card(card: dict[str, Any]) -> None:
     toxic = card["toxic"]
     facts = [
         ("texts", _rows_text(card)),
-        ("label", f"not toxic / toxic; toxic are {toxic['train']:,} train, {toxic['held_out']:,} held out"),
+        ("decision", f"not toxic / toxic; toxic are {toxic['train']:,} train, {toxic['held_out']:,} held out"),
         ("download", f"{_download_text(card)}, from the package {card['package']}"),
         *((name, card[name]) for name in ("source", "licence")),
         *(("note", note) for note in card["notes"]),

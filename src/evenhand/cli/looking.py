@@ -1,4 +1,4 @@
-"""What commands that only look share: whether anything is kept in a place, and the run that is meant."""
+"""What commands that only look share: whether anything is stored in a place, and the run that is meant."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ SUMMARY = "summary.json"
 
 
 def holds_nothing(settings: "Settings") -> bool:
-    """Whether nothing was ever kept there, so that nothing need be made; what can never be a storage is refused."""
+    """Whether nothing was ever stored there, so that nothing need be made; what can never be a storage is refused."""
     from evenhand.service.storage.database import sqlite_file
     from evenhand.service.storage.home import check_no_file
 
@@ -30,7 +30,7 @@ def holds_nothing(settings: "Settings") -> bool:
 
 
 def check_storage_exists(settings: "Settings") -> None:
-    """Refuse a place where nothing was ever kept: its name is probably mistyped."""
+    """Refuse a place where nothing was ever stored: its name is probably mistyped."""
     if holds_nothing(settings):
         place = settings.home if settings.database is None else settings.database
         raise EvenhandError(
@@ -48,24 +48,24 @@ def run_named(service: "Service", beginning: str) -> "Run":
 
 
 def results_of(named: Path) -> Path:
-    """The folder of a finished run: the one that is named, else that of the kept run whose id begins so."""
+    """The folder of a finished run: the one that is named, else that of the stored run whose id begins so."""
     if named.is_dir():
         return named
     if not BEGINNING.fullmatch(str(named)):
         raise EvenhandError(
-            f"There is no folder {named}, and it is no run's id. Name the folder of a run, or the id of one that is "
-            "kept: `evenhand runs list` shows them."
+            f"There is no folder {named}, and it is no run's id. Name the folder of a run, or the id of a stored "
+            "run: `evenhand runs list` shows them."
         )
     settings = settings_from(None, None)
     if holds_nothing(settings):
         raise EvenhandError(
-            f"There is no folder {named}, and no run is kept in {settings.home}. Name the folder of a run."
+            f"There is no folder {named}, and no run is stored in {settings.home}. Name the folder of a run."
         )
     with opened(settings) as service:
-        return _kept_results(service, str(named))
+        return _stored_results(service, str(named))
 
 
-def _kept_results(service: "Service", beginning: str) -> Path:
+def _stored_results(service: "Service", beginning: str) -> Path:
     if not service.runs.with_prefix(beginning.lower(), limit=1):
         raise EvenhandError(
             f"There is no folder {beginning}, and no run whose id begins so. `evenhand runs list` shows the runs."

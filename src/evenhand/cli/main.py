@@ -71,7 +71,7 @@ def root(
 ) -> None:
     """Find individual discrimination in neural classifiers.
 
-    Searches for pairs of people who differ only in protected attributes (age, race, sex …) and get different labels,
+    Searches for pairs of people who differ only in protected attributes (age, race, sex …) and get different decisions,
     or of texts that differ only in protected words.
 
     Start here:  [bold]evenhand audit census --protected sex[/bold]

@@ -23,7 +23,7 @@ def measure(
     """Measure how often a classifier decides otherwise only because of protected attributes, and for whom.
 
     Tables: over the whole domain, the rows of the data, and their neighbourhood. Texts: over real texts with protected
-    words. Each rate has an exact interval. The run is kept for `evenhand runs`, or summary.json is written to --out.
+    words. Each rate has an exact interval. The run is stored for `evenhand runs`, or summary.json is written to --out.
     Ctrl-C keeps what is measured.
 
     Examples:

@@ -42,7 +42,7 @@ Inputs = Annotated[
     str | None,
     typer.Option(
         help="Tables: how a model that reads a matrix wants it: codes, values, raw, onehot or standard.",
-        show_default="as the model's file says, else what the labels of the data bear out",
+        show_default="as the model's file says, else what the decisions in the data bear out",
     ),
 ]
 Output = Annotated[
@@ -52,7 +52,7 @@ Output = Annotated[
 Threshold = Annotated[
     float | None,
     typer.Option(
-        help="Tables, two classes: the label is the last of label.values where its score is at least this, as in "
+        help="Tables, two classes: the decision is the last of label.values where its score is at least this, as in "
         "predict_proba[:, 1] >= 0.3.",
         show_default="what the model's own predict does",
     ),
@@ -61,8 +61,8 @@ AcceptPoorModel = Annotated[
     bool,
     typer.Option(
         "--accept-poor-model",
-        help="Tables: go on with a model that seems to be misread: it gives the labels of the data no better than "
-        "always saying the commonest one (beyond chance), or clearly better with its columns swapped or scaled.",
+        help="Tables: go on with a model that seems to be misread: its accuracy on the data is no better than that of "
+        "always saying the commonest decision (beyond chance), or clearly better with its columns swapped or scaled.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Decides all random choices.")]

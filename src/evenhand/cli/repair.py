@@ -1,4 +1,4 @@
-"""`evenhand repair`: a model whose labels depend less on protected attributes, and what that costs."""
+"""`evenhand repair`: a model whose decisions depend less on protected attributes, and what that costs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ def repair(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Make a model whose labels depend less, or not at all, on protected attributes; say what it costs.
+    """Make a model whose decisions depend less, or not at all, on protected attributes; say what it costs.
 
     Learns from the training split only and is judged on held-out data. Writes model.safetensors and model.json (for
     --model), report.html and summary.json, and keeps the run for `evenhand runs`, or writes to --out. Exit code 1 where

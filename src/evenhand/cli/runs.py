@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 runs_app = typer.Typer(
     no_args_is_help=True,
-    help="Runs that are kept: evenhand runs list, show, resume, cancel, delete.",
+    help="Stored runs: evenhand runs list, show, resume, cancel, delete.",
 )
 LAST_EVENTS = 10
 

@@ -47,9 +47,7 @@ def infer(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The schema file to write.", show_default="TABLE.toml")
     ] = None,
-    favourable: Annotated[
-        str | None, typer.Option(help="The label's favourable value.", show_default="guessed")
-    ] = None,
+    favourable: Annotated[str | None, typer.Option(help="The favourable decision.", show_default="guessed")] = None,
     bins: Annotated[
         str | None, typer.Option(help="quantile:N: numbers in N bins of equally many rows.", show_default="none")
     ] = None,
@@ -62,7 +60,7 @@ def infer(
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(help="Only these columns and the label, separated by commas.", show_default="all"),
+        typer.Option(help="Only these columns and that of the decision, separated by commas.", show_default="all"),
     ] = None,
     drop: Annotated[
         str | None, typer.Option(help="Columns to leave out, separated by commas.", show_default="none")
@@ -209,7 +207,7 @@ def _print_inferred(inferred: "Inferred", out: Path) -> None:
 
     schema = inferred.schema
     console = Console(highlight=False, markup=False)
-    console.print(Text(f"{inferred.rows:,} rows; label {schema.label.column}: {', '.join(schema.label.values)}"))
+    console.print(Text(f"{inferred.rows:,} rows; decision {schema.label.column}: {', '.join(schema.label.values)}"))
     console.print(Text(inferred.label_notes[-1]))
     if schema.split.column is not None or schema.weight is not None:
         weight = "" if schema.weight is None else f"; weights: {schema.weight}"

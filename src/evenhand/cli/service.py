@@ -52,7 +52,7 @@ def opened(settings: "Settings", *, checked: bool = True) -> Iterator["Service"]
 
 
 def is_new(settings: "Settings") -> bool:
-    """Whether nothing was ever kept there, so that a command that only looks need not make anything."""
+    """Whether nothing was ever stored there, so that a command that only looks need not make anything."""
     return settings.database is None and not (settings.home / "evenhand.db").exists()
 
 

@@ -1,4 +1,4 @@
-"""What audits, measurements and repairs share on the command line: the data, where a run is kept, how it is done."""
+"""What audits, measurements and repairs share on the command line: the data, where a run is stored, how it is done."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -28,13 +28,11 @@ RunOut = Annotated[
     Path | None,
     typer.Option(
         "--out",
-        help="Folder for the results; the run is then not kept for `evenhand runs`.",
-        show_default="none: kept as a run",
+        help="Folder for the results; the run is then not stored for `evenhand runs`.",
+        show_default="none: stored as a run",
     ),
 ]
-NOT_INSTALLED = (
-    'This run is not kept for later: `pip install "evenhand[service]"` adds `evenhand runs` and the service.'
-)
+NOT_INSTALLED = 'This run is not stored: `pip install "evenhand[service]"` adds `evenhand runs` and the service.'
 SHORT = 8  # letters of an id that name a run
 
 
@@ -92,7 +90,7 @@ class FilesOnly(Listener):
     def __init__(self, folder: Path | None) -> None:
         self.folder = folder
 
-    def keep(self, summary: dict[str, Any]) -> Path | None:  # noqa: ARG002 - as a run that is kept has it
+    def keep(self, summary: dict[str, Any]) -> Path | None:  # noqa: ARG002 - as a run that is stored has it
         """The files stay where they are."""
         return self.folder
 
@@ -138,7 +136,7 @@ class TaskDisplay(Listener):
 class TaskResult:
     """What came of a task, and where it is."""
 
-    run: str | None  # its id; None: it is not kept
+    run: str | None  # its id; None: it is not stored
     folder: Path | None
     summary: dict[str, Any]
 
@@ -156,7 +154,7 @@ class TaskResult:
     def print_run(self) -> None:
         """How to find it again."""
         if self.run is not None:
-            typer.echo(f"run:    {self.run[:SHORT]}, kept: evenhand runs show {self.run[:SHORT]}")
+            typer.echo(f"run:    {self.run[:SHORT]}, stored: evenhand runs show {self.run[:SHORT]}")
 
     def print_json(self) -> None:
         """The summary for programs."""
@@ -214,7 +212,7 @@ def held_here(service: "Service", enter: Callable[[], "Claim"], *, again: bool =
             if not run.is_kept:
                 raise
             short = run.run[:SHORT]
-            typer.echo(f"Stopped; the run {short} had ended before and is kept: evenhand runs show {short}", err=True)
+            typer.echo(f"Stopped; the run {short} had ended before and is stored: evenhand runs show {short}", err=True)
             raise typer.Exit(130) from None
         finally:
             if run.cancelled_elsewhere:  # somebody at this terminal did not press Ctrl-C, and wonders

@@ -77,7 +77,7 @@ def _print_accuracy(description: dict[str, Any], files: str) -> None:
     else:
         typer.echo(f"accuracy  train {accuracy['train']:.2%}, held out {accuracy['held_out']:.2%}")
         common = accuracy["held_out_majority_class"]
-        typer.echo(f"          always the commonest label: {common:.2%} of the held-out rows")
+        typer.echo(f"          always the commonest decision: {common:.2%} of the held-out rows")
     if accuracy["paper"] is not None:
         typer.echo(f"          the paper's network, on its training rows: {accuracy['paper']:.2%}")
     typer.echo(f"written   {files}")
@@ -149,7 +149,7 @@ def _print_quality(description: dict[str, Any], files: str) -> None:
         if part in quality:
             found = quality[part]
             auc = "none" if found["auc"] is None else f"{found['auc']:.4f}"
-            common = f"always the commonest label: {found['majority_class']:.2%}"
+            common = f"always the commonest decision: {found['majority_class']:.2%}"
             typer.echo(f"{name:9} accuracy {found['accuracy']:.2%}, AUC {auc}, F1 {found['f1']:.4f}  ({common})")
     if quality["paper_accuracy"] is not None:
         typer.echo(f"          the paper's network: accuracy {quality['paper_accuracy']:.1%}")

@@ -311,7 +311,7 @@ class Schema(BaseModel):
             attribute = self.attributes[index]
             if attribute.size < 2:
                 raise EvenhandError(
-                    f"'{attribute.name}' has a single value in its domain, so changing it cannot change a label. "
+                    f"'{attribute.name}' has a single value in its domain, so changing it cannot change a decision. "
                     "Protect another attribute, or widen its domain in the schema."
                 )
         if len(indices) == len(self.attributes):

@@ -38,7 +38,7 @@ def assert_fair(
     name: str | None = None,
     **settings: Any,
 ) -> Outcome:
-    """Raise `DiscriminationFound` unless at most `max_rate` of a population gets another label by who they are.
+    """Raise `DiscriminationFound` unless at most `max_rate` of a population gets another decision by who they are.
 
     `model`, `data`, `protected` and `label` are what `evenhand.audit` takes, of tables and of texts. It holds where the
     upper bound of the rate, at this `confidence`, is at most `max_rate` (0.01); with `max_rate=0`, where no sample of

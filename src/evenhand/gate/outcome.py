@@ -33,7 +33,7 @@ class Replayed(NamedTuple):
     """What became of the pairs of earlier failures."""
 
     stored: int = 0
-    still: int = 0  # that get other labels with this model too
+    still: int = 0  # that get other decisions with this model too
 
 
 class SearchedFor(NamedTuple):

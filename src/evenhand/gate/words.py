@@ -75,7 +75,7 @@ def _whom(outcome: Outcome) -> str:
 def _treated(outcome: Outcome, one: bool = False) -> str:
     several = len(outcome.protected) > 1
     names = joined(outcome.protected)
-    return f"get{'s' if one else ''} another label when only {names} change{'' if several else 's'}"
+    return f"get{'s' if one else ''} another decision when only {names} change{'' if several else 's'}"
 
 
 def _hits(outcome: Outcome) -> str:

@@ -221,7 +221,7 @@ class HeldRun(Listener):
             return f"{cannot_write(self.folder, error)} {AROUND}"
         if isinstance(error, REFUSED):
             files = f" The run's files are in {self.place}." if (self.place / LAST).is_file() else ""
-            return f"The database refuses what is to be kept of the run: {first_line(error)}.{files}"
+            return f"The database refuses what is to be stored of the run: {first_line(error)}.{files}"
         return str(error) if isinstance(error, EvenhandError) else f"{type(error).__name__}: {error}"
 
     def _tell(self, event: str, **data: Any) -> None:

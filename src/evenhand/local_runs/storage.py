@@ -54,6 +54,6 @@ def saying_the_way_around() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise EvenhandError(f"The run cannot be kept: the database says: {first_line(error)}. {AROUND}") from error
+        raise EvenhandError(f"The run cannot be stored: the database says: {first_line(error)}. {AROUND}") from error
     except EvenhandError as error:
         raise EvenhandError(f"{error} {AROUND}") from error

@@ -160,7 +160,7 @@ class Judge:
             return None
         if isinstance(network, FeedForward) and network.widths[-1] == 1:  # bounds compare the scores of classes
             return None
-        words = f"held-out rows of {self.data.name} whose label is proved"
+        words = f"held-out rows of {self.data.name} whose decision is proved"
         if self._constructed(network):
             return people_rate(words, self.data, self.people, np.ones(len(self.people), dtype=bool), self.confidence)
         if getattr(network, "threshold", None) is not None:  # bounds are about the highest score

@@ -9,7 +9,7 @@ ABOUT = {
     "eidig": "ADF's successor: momentum, gradients refreshed now and then",
     "probe": "our own black box: scores of a few moves, the nearest to the boundary",
     "maft": "black box: gradients estimated from scores",
-    "labels": "black box: labels alone",
+    "labels": "black box: decisions alone",
     "genetic": "black box: a population that evolves, then random local search",
     "sg": "symbolic generation: local trees, path constraints, a solver",
     "aequitas": "random, then local search with learned probabilities (fully directed)",

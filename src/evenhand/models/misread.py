@@ -46,7 +46,7 @@ def complaint(data: Dataset, rows: NDArray[np.int64], given: Labels, named: bool
     most = commonest(labels)
     right, always = given == labels, labels == most
     if always.all():
-        return f"All rows have the same label, ‘{names[most]}’, so nothing shows whether the model knows the labels."
+        return f"All rows have the same decision, ‘{names[most]}’, so nothing shows whether the model knows decisions."
     poor = not better_than_chance(right, always)
     order = None if named and not poor else _better_order(labels, given, len(names))
     if not poor and order is None:

@@ -189,8 +189,8 @@ def _undecided(
     best = max(shares, key=lambda way: shares[way])
     return EvenhandError(
         f"{name} reads a matrix without column names, and what its columns are is not said. Its accuracy on {rows:,} "
-        f"rows, read as {readings}; always saying the commonest label: {always:.1%}. None is clearly better than the "
-        f"others. Say how it reads people: --inputs with one of {', '.join(shares)} (in Python "
+        f"rows, read as {readings}; always saying the commonest decision: {always:.1%}. None is clearly better than "
+        f"the others. Say how it reads people: --inputs with one of {', '.join(shares)} (in Python "
         f"inputs={best!r}), or list its columns in a description (.toml). If it reads none of these, for example "
         "columns in another order or scaled otherwise, use the description."
     )

@@ -169,7 +169,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
             f"{sum(found.values()):,} unique ({found['global']:,} global, {found['local']:,} local){left_out}",
         ),
         *([("ruled out", ruled_out_text(search))] if ruled_out and not texts else []),
-        ("success rate", f"{percent(found_share(summary))} of the generated {noun}"),
+        ("share of generated", f"{percent(found_share(summary))} of these {noun} are findings"),
         (
             "seeds",
             f"{search['seeds_with_findings']:,} of {search['seeds']:,} led to a finding"
@@ -183,7 +183,7 @@ def rows_of(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def model_rows(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """The data and the model: of tables also what it reads, and how often it gives the label of the data."""
+    """The data and the model: of tables also what it reads, and its accuracy on the data."""
     model, data = summary["model"], summary["dataset"]
     if is_about_texts(summary):
         return [("corpus", f"{data['title']}, {data['rows']:,} texts"), ("model", model_text(summary))]
@@ -249,14 +249,14 @@ def offers_text(model: dict[str, Any]) -> str:
 
 
 def inputs_text(model: dict[str, Any]) -> str:
-    """How a model is given people, how that is known, and from which score on it gives the last of the labels."""
+    """How a model is given people, how that is known, and from which score on it gives the last of the decisions."""
     inputs = model["inputs"]
     tried = ", ".join(f"{way} {percent(share)}" for way, share in inputs.get("agreement", {}).items())
     why = {
         "file": "as its file or object says",
         "user": "as was stated",
         "same": "all readings that fit are the same" if tried else "the only reading that fits",
-        "evidence": f"the labels of the data say so: {tried}",
+        "evidence": f"the decisions in the data say so: {tried}",
     }[inputs["settled_by"]]
     threshold, label = model.get("threshold"), model.get("threshold_label")
     named = f"‘{label}’" if label else "the second class"
@@ -265,7 +265,7 @@ def inputs_text(model: dict[str, Any]) -> str:
 
 
 def agreement_text(agreement: dict[str, Any]) -> str:
-    """How often a model gives the label of the data, and what to look at where that is rarer than always saying one."""
+    """A model's accuracy on the data, and what to look at where always saying one decision would do as well."""
     words = (
         f"{percent(agreement['share'])} of {agreement['rows']:,} rows (always ‘{agreement['commonest_label']}’: "
         f"{percent(agreement['commonest_share'])})"

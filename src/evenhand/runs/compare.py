@@ -173,7 +173,7 @@ class TableSpread:
         return {"cells": found.cells, **shares, "alone": self._alone(found.sample)}
 
     def _alone(self, sample: NDArray[np.int64]) -> dict[str, float]:
-        """For a sample of the findings: how often one attribute alone changes the label, or only several do."""
+        """For a sample of the findings: how often one attribute alone changes the decision, or only several do."""
         space, model = self._space, self._model
         if len(space.protected) < 2 or not len(sample):
             return {}
@@ -285,7 +285,7 @@ class MethodComparison:
         kinds = [*(f"{name} alone" for name in self.protected), "only together"]
         rows = [[o.method, *(f"{o.alone.get(kind, 0):.1%}" for kind in kinds)] for o in self.outcomes]
         remark = f"From a random sample of up to {SAMPLE:,} findings of each method; several may do so for one finding."
-        return [Table("Which protected attribute changes the label", ["method", *kinds], rows, [remark])]
+        return [Table("Which protected attribute changes the decision", ["method", *kinds], rows, [remark])]
 
     def _remarks(self) -> list[str]:
         remarks = [

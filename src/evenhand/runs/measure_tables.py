@@ -40,7 +40,7 @@ def tables_of(summary: dict[str, Any]) -> list[Table]:
 def title_of(summary: dict[str, Any]) -> str:
     """What the tables are about."""
     who = "texts that" if summary["domain"] == "text" else "who"
-    about = "" if is_not_tested(summary) else f": {who} would get another label"
+    about = "" if is_not_tested(summary) else f": {who} would get another decision"
     return f"{summary['dataset']['title']}{about}"
 
 
@@ -141,7 +141,7 @@ def _label_table(
 
 def _label_remark(where: str, pair: dict[str, Any], place: int) -> str:
     who = pair["direction"][place]
-    text = f"{where}: {counted(pair['samples'], 'discriminatory sample')} with both labels"
+    text = f"{where}: {counted(pair['samples'], 'discriminatory sample')} with both decisions"
     if who["favoured"] is None:
         return text
     return f"{text}; ‘{pair['label']}’ goes most often to {who['favoured']}, ‘{pair['instead_of']}’ to {who['loses']}"

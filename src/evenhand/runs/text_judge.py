@@ -100,4 +100,4 @@ class TextJudge:
         assert world is not None
         texts = self.work.material.marked(world.sources.rows)
         proved = int(certified_texts(self.work.material, model.network, texts).sum())
-        return Rate("held-out texts whose label is proved", proved, len(texts), self.work.settings.confidence)
+        return Rate("held-out texts whose decision is proved", proved, len(texts), self.work.settings.confidence)

@@ -40,19 +40,19 @@ def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, An
         row = int(column.isna().to_numpy().argmax()) + 1 if column.isna().any() else None
         first = f", first row {row}" if row else ""
         raise EvenhandError(
-            f"The label '{column.name}' has no value in {facts.missing:,} of {facts.rows:,} rows{first}. "
+            f"The decision '{column.name}' has no value in {facts.missing:,} of {facts.rows:,} rows{first}. "
             "Remove those rows from the table, or fill the value."
         )
     values = facts.values
     if len(values) < 2:
         raise EvenhandError(
-            f"The label '{column.name}' is {short_quote(values[0])} in every row; there must be at least two values to "
-            "tell apart. Choose another column."
+            f"The decision '{column.name}' is {short_quote(values[0])} in every row; there must be at least two values "
+            "to tell apart. Choose another column."
         )
     if len(values) > MOST_LABELS:
         raise EvenhandError(
-            f"The label '{column.name}' has {len(values):,} different values, more than {MOST_LABELS}. A classifier's "
-            "label is needed; choose another column, or make classes of it."
+            f"The decision '{column.name}' has {len(values):,} different values, more than {MOST_LABELS}. A classifier "
+            "decides between a few; choose another column, or make classes of it."
         )
     chosen, reason = _favourable(facts, favourable)
     counts = ", ".join(f"{short_quote(value)} {count:,}" for value, count in zip(values, facts.counts, strict=True))
@@ -65,12 +65,12 @@ def infer_label(column: pd.Series, favourable: str | None) -> tuple[dict[str, An
 def _favourable(facts: Facts, wanted: str | None) -> tuple[str | TomlSuggestion, str]:
     if wanted is not None:
         if wanted not in facts.values:
-            raise unknown_name(f"value of the label '{facts.name}' called", wanted, facts.values)
+            raise unknown_name(f"value of the decision '{facts.name}' called", wanted, facts.values)
         return wanted, "The favourable value is as given."
     check = "is a guess: please check"
     words = words_of(facts.name)
     if words & BAD_NAMES and (good := [value for value in facts.values if simplified(value) in BAD]):
-        why = f"That {short_quote(good[0])} is favourable {check} (the label's name sounds like a bad outcome)."
+        why = f"That {short_quote(good[0])} is favourable {check} (the column's name sounds like a bad outcome)."
         return good[0], why
     known = GOOD - YES if words & (BAD_NAMES | ILL_NAMES) else GOOD
     if good := [value for value in facts.values if simplified(value) in known]:

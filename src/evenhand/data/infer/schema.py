@@ -96,7 +96,7 @@ class InferenceRequest:
         for column in [self.label, *weight, *wanted, *self.widths, *self.steps]:
             if column not in kept:
                 raise EvenhandError(
-                    f"The column '{column}' is left out, but also asked for: as the label, as protected, or with a "
+                    f"The column '{column}' is left out, but also asked for: as the decision, as protected, or with a "
                     "step or width. Name it among the columns, or do not drop it."
                 )
         return kept
@@ -222,7 +222,7 @@ def _check(frame: pd.DataFrame, request: InferenceRequest) -> InferenceRequest:
         raise EvenhandError("The table has no rows.")
     request = request.for_columns(columns)
     if request.label == request.weight:
-        raise EvenhandError(f"'{request.label}' is the label, so it cannot be the weight as well.")
+        raise EvenhandError(f"'{request.label}' is the decision, so it cannot be the weight as well.")
     if both := [column for column in request.widths if column in request.steps]:
         raise EvenhandError(f"'{both[0]}' is given a width and a step. Give it one of them.")
     if request.bins is not None and request.bins < 2:

@@ -16,7 +16,7 @@ RULES = {  # one for each way in which a check does not pass, and for one that p
         "RateExceeded",
         "error",
         "The rate of discriminatory samples is above the rate that is allowed.",
-        "More samples than allowed get another label when only their protected attributes change. The pairs in the "
+        "More samples than allowed get another decision when only their protected attributes change. The pairs in the "
         "message show some; look there for what the model reads them by, repair or retrain it, or allow a higher rate.",
     ),
     "not shown": (
@@ -32,8 +32,8 @@ RULES = {  # one for each way in which a check does not pass, and for one that p
         "error",
         "The model does not read all of the protected attributes, so the check cannot find anything about the others; "
         "or no text mentions the attribute.",
-        "Changing attributes that a model does not read never changes its label, whatever it does to the groups. The "
-        "message has the differences between groups. Name only attributes that the model reads, or look at groups. "
+        "Changing attributes that a model does not read never changes its decision, whatever it does to the groups. "
+        "The message has the differences between groups. Name only attributes that the model reads, or look at groups. "
         "Where no text mentions the attribute, nothing can be changed: choose another attribute or lexicon.",
     ),
     "error": (
@@ -48,7 +48,7 @@ RULES = {  # one for each way in which a check does not pass, and for one that p
         "ModelWarned",
         "warning",
         "The check passed, and something about the model has to be known before its figure is relied on.",
-        "The model was accepted although it gives the labels of the data no better than a constant, or seems to be "
+        "The model was accepted although its accuracy on the data is no better than that of a constant, or seems to be "
         "given its columns otherwise than it learned from them. The message says what was seen.",
     ),
 }

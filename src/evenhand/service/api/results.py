@@ -87,7 +87,7 @@ def show_findings(
         list[Annotated[str, Query(max_length=500)]],
         Query(max_length=20, description="ATTRIBUTE=VALUE that the sample or its witness has; may be repeated."),
     ] = [],  # noqa: B006 - FastAPI copies it
-    label: Annotated[str | None, Query(max_length=500, description="The sample's label.")] = None,
+    label: Annotated[str | None, Query(max_length=500, description="The decision about the sample.")] = None,
     phase: Annotated[str | None, Query(max_length=20, description="global or local.")] = None,
     least_gap: Annotated[float | None, Query(ge=0, le=1, description="The least gap of the scores.")] = None,
     text_value: Annotated[

@@ -117,7 +117,7 @@ class InferRequest(JsonBody):
     protected: Annotated[list[Column], Field(max_length=100)] | None = Field(
         default=None, description="Protected columns; null: guessed by their names."
     )
-    favourable: str | None = Field(default=None, max_length=500, description="The label's favourable value.")
+    favourable: str | None = Field(default=None, max_length=500, description="The favourable decision.")
     bins: int | None = Field(default=None, ge=2, le=1000, description="Numbers in so many bins of equally many rows.")
     widths: dict[Column, Size] = Field(default={}, description="Bins of a width, by column.")
     steps: dict[Column, Size] = Field(default={}, description="Steps in which numbers are searched, by column.")
