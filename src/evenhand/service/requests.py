@@ -89,12 +89,12 @@ class TextColumns(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: Annotated[str, Field(min_length=1, max_length=500, description="The column with the texts.")] = "text"
-    label: Annotated[str, Field(min_length=1, max_length=500, description="The column with the labels.")] = "label"
+    label: Annotated[str, Field(min_length=1, max_length=500, description="The column with the decisions.")] = "label"
     split: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="A column that says train or test; null: a fixed fifth is test."
     )
     favourable: Annotated[str, Field(max_length=500)] | None = Field(
-        default=None, description="The label that is good for the author; null: not said."
+        default=None, description="The decision that is good for the author; null: not said."
     )
 
 

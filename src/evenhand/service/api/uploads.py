@@ -167,7 +167,7 @@ async def add_dataset(
             description="Its ending says what it is: .csv, .csv.gz or .parquet; texts: .csv, .tsv, .parquet or .jsonl.",
         ),
     ] = None,
-    domain: Annotated[Domain, Query(description="text for a file of texts, each with one of two labels.")] = "table",
+    domain: Annotated[Domain, Query(description="text for a file of texts, each with one of two decisions.")] = "table",
 ) -> DatasetAnswer:
     """The file is the body of the request, or a field `file` of a form. It is counted and hashed on the way."""
     service, limit = caller.service, caller.service.settings.upload_limit
