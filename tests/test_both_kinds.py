@@ -175,6 +175,19 @@ def test_methods_are_compared_under_the_same_counters(kind: Kind, tmp_path: Path
     assert found.title in (tmp_path / "comparison.md").read_text()
 
 
+def test_a_check_fails_and_keeps_the_pairs_that_it_shows(kind: Kind, tmp_path: Path) -> None:
+    """What a test and a gate say of a limit that the model does not keep to; next time the pairs come first."""
+    settings = {name: value for name, value in kind.settings.items() if name != "model"}
+    given = settings | {"max_rate": 0.0, "failures": tmp_path / "failures", "search": False, "name": "limit"}
+    for _ in range(2):
+        with pytest.raises(evenhand.DiscriminationFound) as caught:
+            evenhand.assert_fair(kind.settings.get("model"), kind.data, kind.protected, **given)
+        outcome = caught.value.outcome
+        assert outcome.verdict == "exceeded"
+        assert len(outcome.pairs) > 0
+    assert outcome.replayed.stored == outcome.replayed.still > 0
+
+
 def test_a_card_says_what_was_tested(kind: Kind, tmp_path: Path, shell: Shell) -> None:
     audited(kind, out=tmp_path / "audit")
     code, card, errors = shell("card", str(tmp_path / "audit"), "--with-people")

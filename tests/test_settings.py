@@ -113,7 +113,7 @@ def test_what_release_0_1_left_out_of_its_commands_is_said() -> None:
     )
     command = repeat_command("audit", audit)
     assert command == (
-        "evenhand audit /data/my.csv --protected race --same-part-of-speech --local-changes none --min-similarity 0.0"
+        "evenhand audit /data/my.csv --protected race --same-part-of-speech --local-changes none --min-similarity 0"
     )
     repair = SETTINGS["repair"]["text"].checked(dataset="wiki", protected=["race"], training_steps=7, mentioning=9)
     assert repeat_command("repair", repair) == (

@@ -569,7 +569,9 @@ def _words(flag: str, text: str) -> list[str]:
 
 def _number(value: Any) -> str:
     """A number as it is read back, or a text as it is."""
-    return repr(value) if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:g}" if float(f"{value:g}") == value else repr(value)
 
 
 def plain_type(annotation: Any) -> type:

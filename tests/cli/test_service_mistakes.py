@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from evenhand.cli.accounts import confirm, new_password
-from evenhand.cli.looking import results_of
+from evenhand.cli.stored_runs import results_of
 from evenhand.errors import EvenhandError
 from evenhand.local_runs.held_run import begin, is_gone, this_process
 from evenhand.runs.tasks import Task

@@ -217,7 +217,7 @@ def test_a_repair_says_the_near_figure() -> None:
     original = next(row for row in result.summary["rows"] if row["name"] == "original")
     rate = original["people"]
     assert (rate["discriminatory"], rate["samples"]) == (near.sum(), len(near))
-    assert "--within=age=4" in result.summary["command"]
+    assert "--within age=4" in result.summary["command"]
 
 
 def test_a_comparison_keeps_to_the_limit_and_says_so() -> None:

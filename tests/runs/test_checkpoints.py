@@ -46,7 +46,7 @@ def test_a_killed_search_goes_on_and_equals_a_whole_one(
     search.killed_after(saved)
     pieces = search.finished()
     check_equal(pieces, whole)
-    assert (pieces.taken_up, whole.taken_up, len(search.heard("resumed"))) == (1, 0, 1)
+    assert (pieces.resumed, whole.resumed, len(search.heard("resumed"))) == (1, 0, 1)
 
 
 def test_the_default_methods_can_go_on() -> None:
@@ -63,7 +63,7 @@ def test_a_search_that_is_killed_at_every_step(world: Callable[..., World], meth
         search.killed_after(2)  # the place where it began, and one step further
     pieces = search.finished()
     check_equal(pieces, whole)
-    assert pieces.taken_up == 9
+    assert pieces.resumed == 9
     assert [news.step for news in search.heard("resumed")][1:] == list(range(1, 9))
 
 

@@ -51,7 +51,7 @@ class Done:
     findings: bytes
     counted: dict[str, Any]
     rows: int  # that the model was asked about
-    taken_up: int
+    resumed: int
 
 
 class World:
@@ -86,7 +86,7 @@ class World:
             )  # fmt: skip
             result = search.run(self.data.codes[rows], rows)
         counted = asdict(result.counts) | {"stopped": result.stopped, "notes": result.notes}
-        return Done(path.read_bytes(), counted, model.rows, result.taken_up)
+        return Done(path.read_bytes(), counted, model.rows, result.resumed)
 
     def whole(self, **changes: Any) -> Done:
         """The search in one piece, without checkpoints."""

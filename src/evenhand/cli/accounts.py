@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.cli.looking import holds_nothing
 from evenhand.cli.service import opened, settings_from
+from evenhand.cli.stored_runs import holds_nothing
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:

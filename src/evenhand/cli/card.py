@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.looking import results_of
+from evenhand.cli.stored_runs import results_of
 from evenhand.errors import EvenhandError
 
 Folders = Annotated[

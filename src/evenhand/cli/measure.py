@@ -5,9 +5,9 @@ from typing import Any
 
 import typer
 
-from evenhand.cli.looking import results_of
 from evenhand.cli.options import AnyData, DataOption, Json, Quiet
 from evenhand.cli.settings_options import takes_settings
+from evenhand.cli.stored_runs import results_of
 from evenhand.cli.tasks import RunOut, TaskResult, do_task, is_storage_usable, one_data, place_for, task_of
 
 

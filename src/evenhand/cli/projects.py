@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.accounts import Yes, confirm, existing_service, note
-from evenhand.cli.looking import holds_nothing
 from evenhand.cli.options import Json
 from evenhand.cli.printing import moment_text, print_json, print_rows
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
+from evenhand.cli.stored_runs import holds_nothing
 
 if TYPE_CHECKING:
     from evenhand.service.settings import Service

@@ -42,7 +42,7 @@ def repair(
     task = task_of("repair", one_data(data, data_option), given)
     in_storage = is_storage_usable(out, quiet)
     folder = None if in_storage else out or free_folder(f"repair-{Path(task.data).stem}")
-    with saying_that_nothing_is_kept(), place_for(task, in_storage, folder) as place:
+    with ending_without_result(), place_for(task, in_storage, folder) as place:
         repaired = do_task(task, place, quiet)
     tell(repaired, quiet, as_json)
 
@@ -62,7 +62,7 @@ def tell(repaired: TaskResult, quiet: bool, as_json: bool) -> None:
 
 
 @contextmanager
-def saying_that_nothing_is_kept(is_repair: bool = True) -> Iterator[None]:
+def ending_without_result(is_repair: bool = True) -> Iterator[None]:
     """Ctrl-C ends a repair; half of one is of no use."""
     try:
         yield

@@ -26,7 +26,7 @@ def resume_here(service: "Service", run: "Run", as_json: bool) -> None:
     task = stored_task(run.kind, run.config)
     claim = partial(_claim, service, run, this_process())
     with (
-        repair.saying_that_nothing_is_kept(run.kind == "repair"),
+        repair.ending_without_result(run.kind == "repair"),
         chdir(folder),
         held_here(service, claim, again=True) as place,
     ):

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evenhand.cli.accounts import confirm
-from evenhand.cli.looking import check_storage_exists, holds_nothing, run_named
 from evenhand.cli.options import Json
 from evenhand.cli.printing import print_facts
 from evenhand.cli.resume import resume_here
 from evenhand.cli.run_facts import event_words, result_words, settings_words
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
+from evenhand.cli.stored_runs import check_storage_exists, holds_nothing, run_named
 from evenhand.errors import unknown_name
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from evenhand.cli.looking import check_storage_exists
 from evenhand.cli.options import Json
 from evenhand.cli.printing import print_json
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
+from evenhand.cli.stored_runs import check_storage_exists
 from evenhand.errors import EvenhandError
 
 storage_app = typer.Typer(

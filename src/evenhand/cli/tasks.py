@@ -190,10 +190,10 @@ def place_for(task: Task, in_storage: bool, folder: Path | None) -> "Iterator[Fi
         yield FilesOnly(folder)
         return
     from evenhand.local_runs.held_run import begin
-    from evenhand.local_runs.storage import saying_the_way_around
+    from evenhand.local_runs.storage import with_a_way_around
 
     def enter() -> "Claim":
-        with saying_the_way_around():
+        with with_a_way_around():
             return begin(service, task)
 
     with storage() as service, held_here(service, enter) as run:
@@ -222,9 +222,9 @@ def held_here(service: "Service", enter: Callable[[], "Claim"], *, again: bool =
 @contextmanager
 def storage() -> Iterator["Service"]:
     """The storage that $EVENHAND_HOME and $EVENHAND_DATABASE name; where it cannot be used, --out is the way around."""
-    from evenhand.local_runs.storage import opened, saying_the_way_around
+    from evenhand.local_runs.storage import opened, with_a_way_around
 
-    with saying_the_way_around():
+    with with_a_way_around():
         service = opened(settings_from(None, None))
     try:
         yield service

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from evenhand.cli.accounts import Name, ProjectName, Yes, asked_password, confirm, existing_service, note
-from evenhand.cli.looking import LEAST_LETTERS, holds_nothing
 from evenhand.cli.options import Json
 from evenhand.cli.printing import moment_text, print_json, print_rows
 from evenhand.cli.service import DatabaseUrl, HomeFolder, opened, settings_from
+from evenhand.cli.stored_runs import LEAST_LETTERS, holds_nothing
 from evenhand.errors import EvenhandError
 
 if TYPE_CHECKING:

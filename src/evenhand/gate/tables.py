@@ -54,7 +54,7 @@ class TableCheck:
             )
         self.subject = subject
         if not self.tested and self._people(on_done).rate.discriminatory:  # in all rows, not only in those tried
-            self.subject = replace(subject, tried=subject.tried.seen_to_read(subject.asked))
+            self.subject = replace(subject, tried=subject.tried.read_after_all(subject.asked))
 
     @property
     def _data(self) -> Dataset:

@@ -76,7 +76,7 @@ def doing(service: Service, enter: Callable[[], Claim], *, again: bool = False) 
     with _saying_once("evenhand.service.heartbeat"), interrupts.heard():
         run: HeldRun | None = None
         try:
-            with interrupts.undisturbed():
+            with interrupts.deferring_interrupts():
                 run = HeldRun(service, enter(), again, interrupts)
                 run.open()
             yield run
@@ -162,7 +162,7 @@ class HeldRun(Listener):
 
     def keep(self, summary: dict[str, Any]) -> Path:
         """Make the files the run's result and end it; returns where they are."""
-        with self._interrupts.undisturbed():
+        with self._interrupts.deferring_interrupts():
             self._stop_watching()
             result = result_of(self._claim.kind, summary, self.folder)
             error = result.pop("error", None)

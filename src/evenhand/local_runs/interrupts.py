@@ -18,7 +18,7 @@ class Interrupts:
         self.is_whole: Callable[[], bool] = lambda: False  # whether only the keeping of a result is left to do
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def deferring_interrupts(self) -> Iterator[None]:
         """Ctrl-C waits until the block is done: half of it would be worse than either. An error of its own wins."""
         self._deaf = True
         try:

@@ -49,7 +49,7 @@ def first_line(error: SQLAlchemyError) -> str:
 
 
 @contextmanager
-def saying_the_way_around() -> Iterator[None]:
+def with_a_way_around() -> Iterator[None]:
     """An error of the storage's, with what to do where it cannot be mended now."""
     try:
         yield

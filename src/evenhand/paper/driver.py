@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from evenhand.paper.figures import PaperFigures
 from evenhand.paper.processes import Interrupted, Say, all_results, default_workers
 from evenhand.report.tables import Table
-from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.interrupt import noting_interrupts
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -136,7 +136,7 @@ def reproduce(
         left_out = [row for row in study.rows if row not in results]
         return Reproduction(study, plan, rows, left_out, time.perf_counter() - start, workers)
 
-    with interrupt_as_wish() as interrupted:
+    with noting_interrupts() as interrupted:
         for measured in all_results(missing, partial(_timed, study.measure, plan), say, interrupted, workers):
             results[measured.row] = measured
             count = f"{len(results)} of {len(study.rows)} {study.noun}s"

@@ -15,8 +15,7 @@ from evenhand.report.tables import Table
 from evenhand.runs.interrupt import Stopped
 from evenhand.runs.subject import open_subject
 from evenhand.runs.summary import Stages
-from evenhand.runs.text_judge import TextJudge
-from evenhand.runs.text_repair import CPU, text_repair_work
+from evenhand.runs.text_repair import CPU, TextJudge, text_repair_work
 from evenhand.runs.text_subject import TextSubject
 
 WAYS = ("augment", "certified", "pairing")

@@ -24,7 +24,7 @@ from evenhand.report.sentences import headline, introduced
 from evenhand.runs.checkpoints import Checkpoints, as_checkpoints, keeper_for
 from evenhand.runs.deadline import Deadline
 from evenhand.runs.findings import findings_file
-from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.interrupt import noting_interrupts
 from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.subject import OnDownload, OnProgress, PeopleChecked, Subject, open_subject
 from evenhand.runs.summary import (
@@ -122,7 +122,7 @@ def audit(
         stages=stages, **settings,
     )  # fmt: skip
     deadline = deadline_for(subject.settings.max_seconds)
-    with result_folder(out) as folder, interrupt_as_wish() as interrupted, one_thread(subject.device):
+    with result_folder(out) as folder, noting_interrupts() as interrupted, one_thread(subject.device):
         title = f"{subject.data.name}/{'+'.join(subject.settings.protected)}"
 
         def seen(findings: Findings, words: Callable[[int], dict[str, Any]]) -> None:

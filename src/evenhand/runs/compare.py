@@ -23,7 +23,7 @@ from evenhand.models.classifier import Classifier
 from evenhand.models.devices import one_thread
 from evenhand.report.tables import Table, html_page, markdown
 from evenhand.runs.findings import METRICS, PART, TextMeans, text_table
-from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.interrupt import noting_interrupts
 from evenhand.runs.subject import OnDownload, SearchWorld, Subject, names_of, open_subject
 from evenhand.runs.table_subject import TableSubject
 from evenhand.runs.tasks import domain_of
@@ -369,7 +369,7 @@ def compare(
         tested = subject.settings.protected
     world = subject.world(budget.seeds, subject.settings.seed)
     outcomes: list[MethodOutcome] = []
-    with nullcontext() if out is None else result_folder(out) as folder, interrupt_as_wish() as interrupted:
+    with nullcontext() if out is None else result_folder(out) as folder, noting_interrupts() as interrupted:
         for name in names:
             outcome, _ = run_method(
                 world,

@@ -13,7 +13,7 @@ class Stopped(Exception):  # noqa: N818 - a wish, not an error
 
 
 @contextmanager
-def interrupt_as_wish() -> Iterator[Callable[[], bool]]:
+def noting_interrupts() -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether Ctrl-C was pressed; a second one interrupts at once, as usual.
 
     Outside the main thread signals cannot be caught, so there the answer stays no.

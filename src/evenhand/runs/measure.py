@@ -11,7 +11,7 @@ from evenhand.files import result_folder, write_json
 from evenhand.models.devices import one_thread
 from evenhand.report.notebook import measurement_html
 from evenhand.report.sentences import measurement_text
-from evenhand.runs.interrupt import interrupt_as_wish
+from evenhand.runs.interrupt import noting_interrupts
 from evenhand.runs.measure_tables import tables_of, title_of
 from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.subject import OnCount, OnDownload, open_subject
@@ -68,7 +68,7 @@ def measure(
     )  # fmt: skip
     on_progress = shown_in_notebook(on_progress, subject.data.name)
     folder_for = nullcontext() if out is None else result_folder(out)
-    with folder_for as folder, interrupt_as_wish() as interrupted, one_thread(subject.device):
+    with folder_for as folder, noting_interrupts() as interrupted, one_thread(subject.device):
         with stages.timed("load"):
             rates: TableRates | TextRates
             if isinstance(subject, TableSubject):

@@ -97,7 +97,7 @@ class TableRates:
         """What was measured; where some label changed, the model reads what is protected after all."""
         subject = self._subject
         if found_any and not subject.is_tested:
-            subject = replace(subject, tried=subject.tried.seen_to_read(subject.asked))
+            subject = replace(subject, tried=subject.tried.read_after_all(subject.asked))
         return subject
 
     def of_findings(self, folder: Path) -> Rate:

@@ -145,7 +145,7 @@ class TableSubject:
     def settled_by(self, people: PeopleChecked) -> "TableSubject":
         """The same, its protected attributes read after all where changing them had an effect in some row."""
         shown = any(rate.discriminatory for rate in people.rates.values())
-        tried = self.tried if self.is_tested or not shown else self.tried.seen_to_read(self.asked)
+        tried = self.tried if self.is_tested or not shown else self.tried.read_after_all(self.asked)
         settled = replace(self, tried=tried)
         return replace(settled, settings=self.settings.model_copy(update={"protected": settled.protected}))
 

@@ -8,31 +8,35 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json
-from evenhand.measures.verdict import JudgedRepair
+from evenhand.measures.rates import Rate
+from evenhand.measures.verdict import JudgedRepair, Verdict
 from evenhand.methods.registry import make_text_method
 from evenhand.models.loading import BUILTIN
 from evenhand.models.network import network_files
-from evenhand.models.text.by_construction import RecurrentModel, RecurrentText
+from evenhand.models.text.by_construction import AveragedTextModel, BlindModel, RecurrentModel, RecurrentText
 from evenhand.models.text.loading import DEFAULT_CELL, save_recurrent_text
-from evenhand.repairs.text import averaged_text_model, repair_text_network
+from evenhand.repairs.text import averaged_text_model, repair_text_network, text_scores
+from evenhand.repairs.text_certified import certified_texts
 from evenhand.repairs.text_material import FoundPair, TextMaterial, found_pairs
 from evenhand.repairs.text_training import RepairStep, repair_settings
 from evenhand.runs.repair_rows import OnStep, compared, search_all
 from evenhand.runs.summary import Stages
-from evenhand.runs.text_judge import TextJudge
-from evenhand.runs.text_repair_examples import text_examples, value_rows
 from evenhand.runs.text_subject import TextSubject
-from evenhand.runs.text_world import Mentions, TextSearchWorld
+from evenhand.runs.text_world import Mentions, TextSearchWorld, still_world
+from evenhand.search.check import Checked, check
 from evenhand.search.search import Limits
 from evenhand.settings import EVERY_REPAIR, TextAuditSettings, TextRepairSettings
 
 TEXT_REPAIRS = ("pairing", "augment", "certified", "blind", "average")
 CPU = torch.device("cpu")
+MOST_EXAMPLES, MOST_VALUES = 5, 12
+SHOWN_CHARACTERS = 240
 ASIDE = 0.1  # the share of the training texts that is for choices alone
 SEARCHED = (
     "dataset", "protected", "model", "text", "label", "split", "favourable", "network", "lexicon", "vectors", "method",
@@ -197,3 +201,152 @@ class TextRepairWork:
 
     def predictor(self, model: RecurrentText) -> None:
         """A model of texts reads no data frames."""
+
+
+class TextJudge:
+    """Measures models of one corpus in the same way."""
+
+    def __init__(self, work: "TextRepairWork", world: TextSearchWorld, findings: Tensor, swaps: Tensor) -> None:  # noqa: ARG002 - as a search gives it
+        self.work, self.world, self.findings = work, world, findings
+        config, corpus = work.settings, work.subject.data
+        rng = np.random.default_rng(config.seed)
+        self.held_out = rng.permutation(np.flatnonzero(~corpus.train))[: config.texts]
+        self.aside = np.flatnonzero(work.aside)[: config.texts]
+        among = {"aside": work.aside, "held_out": ~corpus.train}
+        self.still = {name: self._still(which) for name, which in among.items()}
+
+    def _still(self, which: NDArray[np.bool_]) -> TextSearchWorld | None:
+        """Texts that only their protected terms may change; None where no such text mentions the attribute."""
+        setting, config = self.work.subject, self.work.settings
+        sources = setting.mentions.among(which).choose(True, config.mentioning, config.seed)
+        if not len(sources):
+            return None
+        return still_world(sources, setting.mentions.words, setting.model, self.work.searching, CPU)
+
+    def verdict(self, model: RecurrentText) -> Verdict:
+        """All figures of one model."""
+        scores = self.scores(model, self.held_out)
+        right = self._right(scores, self.held_out)
+        name, constructed = self.work.subject.data.name, isinstance(model, BlindModel | AveragedTextModel)
+        rates = {part: self._rate_of(model, part, name) for part in self.still}
+        remaining = None
+        if len(self.findings):
+            remaining = self._rate(model, self.world, self.findings, "findings made from held-out texts")
+        held_out, aside = rates["held_out"], rates["aside"]
+        assert held_out is not None, "independent findings begin at such texts"
+        return Verdict(
+            float(right.mean()),
+            right,
+            held_out,
+            None,
+            remaining,
+            self._certified(model) if isinstance(model, RecurrentModel) else None,
+            float(self.right(model, self.aside).mean()),
+            0.0 if aside is None else aside.share,
+            0.0 if constructed else 1.0 if aside is None else aside.interval[1],
+            self._auc(scores),
+        )
+
+    def _rate_of(self, model: RecurrentText, part: str, name: str) -> Rate | None:
+        world = self.still[part]
+        if world is None:
+            return None
+        words = "held-out texts" if part == "held_out" else "training texts set aside"
+        samples = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
+        return self._rate(model, world, samples, f"{words} of {name} that mention the attribute")
+
+    def scores(self, model: RecurrentText, rows: NDArray[np.int64]) -> Tensor:
+        """(n, classes) what a model says of texts as they are written."""
+        corpus = self.work.subject.data
+        return text_scores(model, [corpus.text(row) for row in rows.tolist()], self.work.material)
+
+    def _auc(self, scores: Tensor) -> float | None:
+        labels = self.work.subject.data.labels[self.held_out]
+        return float(roc_auc_score(labels, scores[:, 1].numpy())) if len(np.unique(labels)) == 2 else None
+
+    def right(self, model: RecurrentText, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(n,) which texts of the corpus get the label that they have."""
+        return self._right(self.scores(model, rows), rows)
+
+    def _right(self, scores: Tensor, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = scores.argmax(dim=1).numpy() == self.work.subject.data.labels[rows]
+        return found
+
+    def _rate(self, model: RecurrentText, world: TextSearchWorld, x: Tensor, words: str) -> Rate:
+        hit = check(model.classifier(world.space.texts, CPU, None), world.space, x).hit
+        return Rate(words, int(hit.sum()), len(x), self.work.settings.confidence)
+
+    def _certified(self, model: RecurrentModel) -> Rate:
+        world = self.still["held_out"]
+        assert world is not None
+        texts = self.work.material.marked(world.sources.rows)
+        proved = int(certified_texts(self.work.material, model.network, texts).sum())
+        return Rate("held-out texts whose decision is proved", proved, len(texts), self.work.settings.confidence)
+
+
+def value_rows(judge: "TextJudge", before: RecurrentText, after: RecurrentText) -> list[dict[str, Any]]:
+    """Accuracy on held-out texts by the value that a text mentions first, before and after; the commonest values."""
+    world = judge.still["held_out"]
+    assert world is not None
+    sources, words = world.sources, judge.work.subject.mentions.words
+    values = np.array([text.mentions[0].value for text in sources.texts])
+    right = [judge.right(model, sources.rows) for model in (before, after)]
+    found, counts = np.unique(values, return_counts=True)
+    rows = []
+    for value in found[np.argsort(-counts, kind="stable")][:MOST_VALUES].tolist():
+        there = values == value
+        rows.append({
+            "attribute": "mentions",
+            "value": words.values[value],
+            "people": int(there.sum()),
+            "accuracy_before": float(right[0][there].mean()),
+            "accuracy_after": float(right[1][there].mean()),
+        })  # fmt: skip
+    return rows
+
+
+def text_examples(
+    world: TextSearchWorld, before: RecurrentText, after: RecurrentText, classes: list[str]
+) -> dict[str, Any]:
+    """Held-out texts, as they were written, with a witness before only, and after only."""
+    x = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
+    first, second = (check(model.classifier(world.space.texts, CPU, None), world.space, x) for model in (before, after))
+    return {
+        "people": len(x),
+        "now_alike": int((first.hit & ~second.hit).sum()),
+        "newly_differ": int((second.hit & ~first.hit).sum()),
+        "still_differ": int((second.hit & first.hit).sum()),
+        "now_alike_examples": _cards(world, first, second, first.hit & ~second.hit, "before", classes),
+        "newly_differ_examples": _cards(world, second, first, second.hit & ~first.hit, "after", classes),
+    }
+
+
+def _cards(
+    world: TextSearchWorld, differs: Checked, alike: Checked, which: torch.Tensor, when: str, classes: list[str]
+) -> list[dict[str, Any]]:
+    """Some texts with the exchange that changes their label, those first whose scores differ most."""
+    rows = which.nonzero().squeeze(1)
+    gap = (differs.score - differs.pair_score).abs()[rows]
+    rows = rows[gap.argsort(descending=True, stable=True)[:MOST_EXAMPLES]]
+    if not len(rows):
+        return []
+    own, other = world.space.swapped_values(differs.x[rows], differs.pair[rows])
+    names = world.space.texts.words.values
+    return [
+        {
+            "person": shortened(world.sources.texts[row].tokens.text),
+            "own_values": names[mine],
+            "other_values": names[theirs],
+            "differs": when,
+            "label": classes[int(differs.label[row])],
+            "other_label": classes[int(differs.pair_label[row])],
+            "label_when_alike": classes[int(alike.label[row])],
+        }
+        for row, mine, theirs in zip(rows.tolist(), own.tolist(), other.tolist(), strict=True)
+    ]
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= SHOWN_CHARACTERS else f"{flat[:SHOWN_CHARACTERS].rsplit(' ', 1)[0]} …"

@@ -55,7 +55,7 @@ class TriedModel:
         """The protected attributes that it does not read."""
         return [name for name in protected if name in self.unread]
 
-    def seen_to_read(self, protected: list[str]) -> "TriedModel":
+    def read_after_all(self, protected: list[str]) -> "TriedModel":
         """The same after all rows showed an effect of attributes that a part of them had not shown."""
         unread = {name: how for name, how in self.unread.items() if name not in protected}
         return replace(self, unread=unread, groups=[], warnings=self.warnings[bool(self.groups) :])
@@ -115,7 +115,7 @@ def try_model(
             one_each = settled_model.reading in ONE_COLUMN_EACH
             wrong = (better_swap(classifier, data) if one_each else "") or better_scaled(classifier, data)
         unread = unread_attributes(classifier, data, protected)
-        first, groups = _said_first(classifier, data, protected, [name for name in protected if name in unread])
+        first, groups = _first_words(classifier, data, protected, [name for name in protected if name in unread])
     if wrong and not accept_poor_model:
         raise EvenhandError(
             f"{wrong} To go on all the same: --accept-poor-model (in Python accept_poor_model=True, in a gate file "
@@ -137,7 +137,7 @@ def left_out(names: list[str]) -> str:
     return f"The model does not read {joined(names)}, which this test leaves out."
 
 
-def _said_first(
+def _first_words(
     model: Classifier, data: Dataset, protected: list[str], idle: list[str]
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """What every output says first where protected attributes are idle, and the differences between their groups."""

@@ -65,7 +65,7 @@ class SearchResult:
     error: str | None = None  # what a model that failed on the way said, or whose budget was spent
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     notes: dict[str, float] = field(default_factory=dict)  # what a method measured on the way
-    taken_up: int = 0  # how often it went on from a checkpoint
+    resumed: int = 0  # how often it went on from a checkpoint
     seconds_before: float = 0.0  # that earlier processes took, until the checkpoint
 
     @property
@@ -117,7 +117,7 @@ class Search(Generic[SpaceT, ModelT]):
         self._seed_rows, order = ids.sort()
         self._seed_samples = x[order]
         try:
-            self._take_up()
+            self._resume()
             self.method.search(self, x, ids)
         except OutOfRows:
             self._stop_if(True, "max-rows")
@@ -131,7 +131,7 @@ class Search(Generic[SpaceT, ModelT]):
         self._end_phase()
         return self.result
 
-    def _take_up(self) -> None:
+    def _resume(self) -> None:
         """Go on from the last checkpoint, if there is one."""
         state = None if self._keeper is None else self._keeper.state()
         if self._keeper is None or state is None:
@@ -143,7 +143,7 @@ class Search(Generic[SpaceT, ModelT]):
             self.result.seeds,
             seconds=counters["seconds"],
             notes=counters["notes"],
-            taken_up=counters["taken_up"] + 1,
+            resumed=counters["taken_up"] + 1,
             seconds_before=counters["passed"],
         )
         self.place, self._phase = state.place.on(self.model.device), counters["phase"]
@@ -158,7 +158,7 @@ class Search(Generic[SpaceT, ModelT]):
             "counts": counts_as_json(self._recorder.counts),
             "seconds": self.result.seconds,
             "notes": self.result.notes,
-            "taken_up": self.result.taken_up,
+            "taken_up": self.result.resumed,
             "passed": time.perf_counter() - self._start,
             "phase": self._phase,
             "rows": self.model.rows,
