@@ -228,7 +228,7 @@ def test_data_that_a_run_needs_is_kept(visitor: Visitor, sqlite_service: Service
     visitor.sent(f"/runs/{run.id}/cancel")
     assert visitor.sent(f"/settings/datasets/{data}/delete") == "/settings"
     assert not sqlite_service.home.dataset(data).exists()
-    assert "a table that was deleted" in visitor.see(f"/runs/{run.id}")
+    assert "data that were deleted" in visitor.see(f"/runs/{run.id}")
 
 
 def test_a_form_without_its_token_changes_nothing(visitor: Visitor, sqlite_service: Service) -> None:

@@ -96,6 +96,7 @@ TABLE_OF_ACCESS = [
         ("GET /new/columns", 200, NOT_THERE, "/new/columns?data={dataset_id}"),
         ("POST /new/columns/label", 303, NOT_THERE, OWN, [("data", "{dataset_id}"), ("label", "ok")]),
         ("POST /new/columns/text", 303, NOT_THERE, OWN, [("data", "{dataset_id}"), ("text", "{schema}")]),
+        ("POST /new/columns/texts", 400, NOT_THERE, OWN, [("data", "{text_id}"), ("text", "body"), ("label", "label")]),
         ("POST /new/columns", 400, NOT_THERE, OWN, [("data", "{dataset_id}")]),
         ("GET /new/model", 200, NOT_THERE, "/new/model?data={dataset_id}&protected=sex"),
         ("POST /new/model", 400, NOT_THERE, OWN, [("data", "{dataset_id}"), ("protected", "sex")]),

@@ -84,6 +84,7 @@ AUDITOR: dict[str, str | None] = {
     "GET /new/columns": None,
     "POST /new/columns/label": "changed a schema",
     "POST /new/columns/text": "changed a schema",
+    "POST /new/columns/texts": "changed a schema",
     "POST /new/columns": "changed a schema",
     "GET /new/model": None,
     "POST /new/model": "asked for a run",

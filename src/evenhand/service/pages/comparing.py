@@ -12,7 +12,7 @@ from evenhand.service.pages.view import CurrentView, View, router
 from evenhand.service.storage.tables import Run
 
 MOST_CHOICES = 200
-FIRST_FIGURE = "People in the data affected"
+FIRST_FIGURE = {False: "People in the data affected", True: "Texts in the data affected"}  # by whether it is texts
 
 
 pages = router()
@@ -21,14 +21,15 @@ pages = router()
 @pages.get("/compare")
 def compare(view: CurrentView, a: str = "", b: str = "") -> Response:
     """Two audits to choose, and what they have to say."""
-    found = view.service.runs.newest(view.project, state="done", kind="audit", limit=MOST_CHOICES)
-    audits = [run for run in found if not (run.result or {}).get("texts")]
+    audits = view.service.runs.newest(view.project, state="done", kind="audit", limit=MOST_CHOICES)
     errors: dict[str, str] = {"a": "", "b": ""}
     chosen = {field: _summary(view, known_as, errors, field) for field, known_as in (("a", a), ("b", b))}
     if a and a == b:
         errors["b"] = "Choose a run other than the first."
     rows: list[tuple[str, str, str]] = []
     one, other = chosen["a"], chosen["b"]
+    if one is not None and other is not None and is_about_texts(one[1]) != is_about_texts(other[1]):
+        errors["b"] = "Choose two audits of tables, or two of texts: one of each has nothing to compare."
     if one is not None and other is not None and not any(errors.values()):
         rows = _rows(one[1], other[1])
     return view.page(
@@ -46,10 +47,10 @@ def compare_chart(view: CurrentView, a: str = "", b: str = "") -> Response:
     for name, known_as in (("first", a), ("second", b)):
         found = _summary(view, known_as, {}, name)
         if found is not None and not is_not_tested(found[1]):
-            rate = found[1]["data_rate"]["all"]
+            rate = _leading(found[1])
             bar = {"name": percent(rate["rate"], 2), "share": rate["rate"], "interval": rate["interval"]}
             groups.append({"name": f"{name}: {found[0].title}", "bars": [bar]})
-    return JSONResponse({"title": "People in the data who are affected", "groups": groups})
+    return JSONResponse({"title": "Share of the data that is affected", "groups": groups})
 
 
 def _summary(view: View, known_as: str, errors: dict[str, str], field: str) -> tuple[Run, dict[str, Any]] | None:
@@ -62,8 +63,8 @@ def _summary(view: View, known_as: str, errors: dict[str, str], field: str) -> t
         errors[field] = str(error)
         return None
     summary = view.summary(run)
-    if run.kind != "audit" or run.state != "done" or summary is None or is_about_texts(summary):
-        errors[field] = "Choose an audit of a table that is done."
+    if run.kind != "audit" or run.state != "done" or summary is None:
+        errors[field] = "Choose an audit that is done."
         return None
     return run, summary
 
@@ -72,25 +73,36 @@ def _rows(one: dict[str, Any], other: dict[str, Any]) -> list[tuple[str, str, st
     return [(name, first, second) for (name, first), (_, second) in zip(_facts(one), _facts(other), strict=True)]
 
 
+def _leading(summary: dict[str, Any]) -> dict[str, Any]:
+    """The rate that is compared: of all people, or of texts that the model did not learn from."""
+    rates = summary["data_rate"]
+    return next(rates[name] for name in ("all", "held_out", *rates) if name in rates)
+
+
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    search, rate, config = summary["search"], summary["data_rate"]["all"], summary["config"]
+    search, rate, config = summary["search"], _leading(summary), summary["config"]
+    texts = is_about_texts(summary)
+    who = "texts" if texts else "people"
     facts = [
         ("Data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} rows"),
         ("Model", summary["model"]["name"]),
         ("Changed", changed_text(summary)),
-        (FIRST_FIGURE, percent(rate["rate"], 2)),
+        (FIRST_FIGURE[texts], percent(rate["rate"], 2)),
         ("95% interval", interval_text(rate["interval"])),
         ("Findings", f"{search['findings']['total']:,}"),
         ("Unique samples checked", f"{search['generated']['total']:,}"),
         ("Share of these that are pairs", percent(search["success_rate"])),
-        ("Starting people who led to a finding", f"{search['seeds_with_findings']:,} of {search['seeds']:,}"),
+        (
+            f"Starting {who} that led to a finding" if texts else "Starting people who led to a finding",
+            f"{search['seeds_with_findings']:,} of {search['seeds']:,}",
+        ),
         ("Method", config["method"]),
-        ("Effort", f"{config['seeds']:,} people, {config['steps']:,} steps"),
+        ("Effort", f"{config['seeds']:,} {who}, {config['steps']:,} steps"),
         ("Findings per second", f"{search['findings_per_second']:,}"),
     ]
     if not is_not_tested(summary):
         return facts
-    first = [name for name, _ in facts].index(FIRST_FIGURE)  # a share of 0 would read as one that was measured
+    first = [name for name, _ in facts].index(FIRST_FIGURE[texts])  # a share of 0 would read as one that was measured
     return facts[:first] + [(name, NOT_TESTED) for name, _ in facts[first:]]
 
 
@@ -108,5 +120,5 @@ def _differs(one: dict[str, Any], other: dict[str, Any]) -> str:
         return ""
     return (
         f"The two runs differ in {joined(what)}, so their numbers of findings do not say which model discriminates "
-        "more. The share of people affected can be compared where the data are the same."
+        "more. The share of the data that is affected can be compared where the data are the same."
     )

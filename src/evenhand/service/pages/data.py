@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from evenhand.choices import Domain
 from evenhand.data.attribute import Attribute
 from evenhand.data.dataset import builtin_names, load_schema
 from evenhand.data.infer.schema_file import PASSES, value_text
@@ -16,9 +17,10 @@ from evenhand.errors import EvenhandError
 from evenhand.service.api.answers import file_name
 from evenhand.service.api.errors import ApiError, errors_as
 from evenhand.service.api.table_tasks import ask
-from evenhand.service.requests import TERMINAL, is_id
+from evenhand.service.requests import TERMINAL, CorpusFacts, domain_of_config, is_id
 from evenhand.service.settings import Service, Settings
 from evenhand.service.storage.tables import DataFile, Run
+from evenhand.text import CORPORA
 
 KINDS = {"category": "categories", "ordered": "categories in an order", "number": "number", "pass": "passed on"}
 MOST_VALUES = 6
@@ -130,7 +132,14 @@ class ChosenData:
     known_as: str
     name: str
     file: DataFile | None
-    schema: Schema | None
+    schema: Schema | None  # of a table, once it is known
+    texts: CorpusFacts | None = None  # of uploaded texts, once it is known
+    domain: Domain = "table"
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is known what the columns mean."""
+        return self.schema is not None or self.texts is not None or (self.domain == "text" and self.file is None)
 
 
 @cache
@@ -143,15 +152,23 @@ def chosen_data(service: Service, known_as: str, project: str) -> ChosenData:
     if known_as in builtin_names():
         schema = _builtin(known_as)
         return ChosenData(known_as, schema.title, None, schema)
+    if known_as in CORPORA:
+        return ChosenData(known_as, CORPORA[known_as], None, None, domain="text")
     if not is_id(known_as):
         raise ApiError("not-found", f"There is no data set '{known_as[:80]}'. Choose one at step 1 of a new audit.")
     with errors_as("not-found"):
         file = service.assets.dataset(known_as, project)
-    return ChosenData(known_as, file.name, file, None if file.schema_text is None else schema_of(file.schema_text))
+    text = file.schema_text
+    if file.domain == "text":
+        facts = None if text is None else CorpusFacts.model_validate_json(text)
+        return ChosenData(known_as, file.name, file, None, facts, "text")
+    return ChosenData(known_as, file.name, file, None if text is None else schema_of(text))
 
 
 def schema_of_run(service: Service, run: Run) -> Schema | None:
-    """The schema that a run worked with; None where nothing has it any more."""
+    """The schema that a run worked with; None where nothing has it any more, and for texts."""
+    if domain_of_config(run.config) == "text":
+        return None
     try:
         if run.schema_text is not None:
             return schema_of(run.schema_text)
@@ -167,7 +184,7 @@ def data_name(service: Service, run: Run) -> str:
     try:
         return chosen_data(service, str(run.config.get("dataset")), run.project).name
     except EvenhandError:
-        return "a table that was deleted"
+        return "data that were deleted"
 
 
 def model_name(service: Service, run: Run) -> str:

@@ -1,6 +1,6 @@
 """What can be asked for from an audit that is done: a repaired model, or a measurement."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import Response
@@ -11,7 +11,7 @@ from evenhand.service.api.errors import ApiError
 from evenhand.service.api.runs import audit_settings, create_run
 from evenhand.service.pages.forms import Form, FormError, field_of, request_from, typed, usual
 from evenhand.service.pages.view import CurrentView, View, redirect, router
-from evenhand.service.requests import NOUNS
+from evenhand.service.requests import NOUNS, domain_of_config
 from evenhand.service.storage.tables import Run
 
 PRECISIONS: dict[str, dict[str, Any]] = {
@@ -64,21 +64,45 @@ WAYS = (
     Way("all", "Try everything and keep the best", "All of the above, several strengths; this may take very long."),
 )  # fmt: skip
 
+TEXT_WAYS = {  # where the words for tables do not fit
+    "average": {
+        "name": "Average over the groups",
+        "about": "Fastest; nothing is trained. The model is asked about the text with the words of every group, and "
+        "the mean of its scores decides.",
+    },
+    "blind": {
+        "name": "Read no protected words",
+        "about": "They are left out before the network reads a text, in training and in use.",
+    },
+    "augment": {"name": "Train the network further with the findings added"},
+    "pairing": {
+        "name": "Train the network further with a penalty on differences",
+        "about": "Scores of texts that differ in protected words only are pulled together.",
+    },
+    "certified": {
+        "name": "Train the network further on bounds",
+        "about": "Slowest. For many texts it can be proved that no protected word changes the decision.",
+    },
+}
+
 pages = router()
 
 
 @pages.get("/runs/{run_id}/repair")
 def choose_repair(view: CurrentView, run_id: str) -> Response:
     """How to repair."""
-    form = {"by": "average"} | {name: str(usual("repair", name)) for name in NUMBERS}
-    return _page(view, _audit(view, run_id, "repair")[0], "repair", form, {})
+    audit, settings = _audit(view, run_id, "repair")
+    form = {"by": "average"} | {name: str(usual("repair", name, settings["domain"])) for name in NUMBERS}
+    return _page(view, audit, "repair", form, {})
 
 
 @pages.get("/runs/{run_id}/measure")
 def choose_measurement(view: CurrentView, run_id: str) -> Response:
     """How precisely to measure."""
-    form = {"precision": "usual"} | {name: str(usual("measure", name)) for name in ("confidence", "changes")}
-    return _page(view, _audit(view, run_id, "measure")[0], "measure", form, {})
+    audit, settings = _audit(view, run_id, "measure")
+    numbers = ("confidence", "texts" if settings["domain"] == "text" else "changes")
+    form = {"precision": "usual"} | {name: str(usual("measure", name, settings["domain"])) for name in numbers}
+    return _page(view, audit, "measure", form, {})
 
 
 @pages.post("/runs/{run_id}/repair")
@@ -86,7 +110,7 @@ def begin_repair(view: CurrentView, form: Form, run_id: str) -> Response:
     """Start the repair, or show the form again."""
     audit, settings = _audit(view, run_id, "repair")
     answers = {"by": field_of(form, "by")} | {
-        name: field_of(form, name) or str(usual("repair", name)) for name in NUMBERS
+        name: field_of(form, name) or str(usual("repair", name, settings["domain"])) for name in NUMBERS
     }
     errors = {} if answers["by"] in [way.value for way in WAYS] else {"by": "Choose how to repair."}
     chosen = {"by": [answers["by"]]} if not errors else {}
@@ -99,15 +123,18 @@ def begin_repair(view: CurrentView, form: Form, run_id: str) -> Response:
 def begin_measurement(view: CurrentView, form: Form, run_id: str) -> Response:
     """Start the measurement, or show the form again."""
     audit, settings = _audit(view, run_id, "measure")
-    answers = {name: field_of(form, name) for name in ("precision", "confidence", "changes")}
+    number = "texts" if settings["domain"] == "text" else "changes"
+    answers = {name: field_of(form, name) for name in ("precision", "confidence", number)}
     errors = {}
-    if answers["precision"] in PRECISIONS:
+    if settings["domain"] == "text":
+        pass  # so many texts as there are, up to a limit, say how precise it is
+    elif answers["precision"] in PRECISIONS:
         settings["half_width"] = PRECISIONS[answers["precision"]]["half_width"]
     else:
         errors["precision"] = "Choose how precisely to measure."
     if answers["confidence"] not in CONFIDENCES:
         errors["confidence"] = "Choose a confidence."
-    settings |= {"confidence": typed(answers["confidence"]), "changes": typed(answers["changes"])}
+    settings |= {"confidence": typed(answers["confidence"]), number: typed(answers[number])}
     return _begin(view, audit, "measure", settings, answers, errors)
 
 
@@ -115,7 +142,7 @@ def _begin(
     view: View, audit: Run, kind: str, settings: dict[str, Any], answers: dict[str, str], errors: dict[str, str]
 ) -> Response:
     try:
-        request = request_from(kind, settings)
+        request = request_from(kind, settings, settings["domain"])
         if not errors:
             return redirect(f"/runs/{create_run(view, kind, request, parent=audit).id}")
     except FormError as mistakes:
@@ -128,8 +155,10 @@ def _begin(
 def _page(view: View, run: Run, kind: str, form: dict[str, str], errors: dict[str, str]) -> Response:
     """The form with its answers."""
     protected = _protected(run) or ["the protected columns"]
+    texts = domain_of_config(run.config) == "text"
     return view.page(
-        kind, section="/runs", status=400 if errors else 200, run=run, form=form, errors=errors, ways=WAYS,
+        kind, section="/runs", status=400 if errors else 200, run=run, form=form, errors=errors, texts=texts,
+        ways=[replace(way, **TEXT_WAYS.get(way.value, {})) for way in WAYS] if texts else WAYS,
         precisions=PRECISIONS, confidences=CONFIDENCES, protected_words=joined(protected), several=len(protected) > 1,
     )  # fmt: skip
 

@@ -12,9 +12,10 @@ from markupsafe import Markup
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
 
+from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
 from evenhand.mistakes import ended, mistake_text
-from evenhand.service.pages.words import SETTINGS
+from evenhand.service.pages.words import SETTINGS, TEXT_SETTINGS
 from evenhand.service.requests import REQUESTS, RunRequest
 
 
@@ -50,14 +51,14 @@ class FormError(EvenhandError):
         self.by_setting = by_setting
 
 
-def request_from(kind: str, answers: dict[str, Any]) -> RunRequest:
+def request_from(kind: str, answers: dict[str, Any], domain: Domain = "table") -> RunRequest:
     """The request that the answers of a form make. Numbers may be as they were typed (see `typed`)."""
     try:
-        return REQUESTS[kind]["table"].model_validate(answers)
+        return REQUESTS[kind][domain].model_validate(answers)
     except ValidationError as error:
         mistakes: dict[str, str] = {}
         for entry in error.errors(include_url=False):
-            mistakes.setdefault(".".join(map(str, entry["loc"])), _words(kind, entry))
+            mistakes.setdefault(".".join(map(str, entry["loc"])), _words(kind, entry, domain))
         raise FormError(mistakes) from error
 
 
@@ -70,44 +71,45 @@ def typed(number: str) -> str:
         return ""
 
 
-def usual(kind: str, setting: str) -> Any:
+def usual(kind: str, setting: str, domain: Domain = "table") -> Any:
     """What a setting is where nobody says anything else."""
-    return REQUESTS[kind]["table"].model_fields[setting].get_default(call_default_factory=True)
+    return REQUESTS[kind][domain].model_fields[setting].get_default(call_default_factory=True)
 
 
 @cache
-def _facts(kind: str, setting: str) -> dict[str, Any]:
+def _facts(kind: str, setting: str, domain: Domain = "table") -> dict[str, Any]:
     """What a request says about a setting, as JSON Schema: of one that may be null, what it is otherwise."""
-    found: dict[str, Any] = REQUESTS[kind]["table"].model_json_schema()["properties"][setting]
+    found: dict[str, Any] = REQUESTS[kind][domain].model_json_schema()["properties"][setting]
     found = found.get("anyOf", [found])[0]
     return found.get("additionalProperties", found)  # type: ignore[no-any-return]
 
 
-def number_words(kind: str, setting: str, unit: float = 1) -> str:
+def number_words(kind: str, setting: str, unit: float = 1, domain: Domain = "table") -> str:
     """What a setting must be: a whole number from 1 to 1,000; limits in so many `unit`s of the request's."""
-    facts = {name: value / unit for name, value in _facts(kind, setting).items() if isinstance(value, int | float)}
+    found = _facts(kind, setting, domain)
+    facts = {name: value / unit for name, value in found.items() if isinstance(value, int | float)}
     start = f"from {facts['minimum']:,.10g}" if "minimum" in facts else f"above {facts['exclusiveMinimum']:,.10g}"
     end = f" to {facts['maximum']:,.10g}" if "minimum" in facts and "maximum" in facts else ""
     if not end and "maximum" in facts:
         end = f", at most {facts['maximum']:,.0f}"
     if "exclusiveMaximum" in facts:
         end = f" and below {facts['exclusiveMaximum']:,.10g}"
-    return f"a {'whole ' if _facts(kind, setting)['type'] == 'integer' else ''}number {start}{end}"
+    return f"a {'whole ' if found['type'] == 'integer' else ''}number {start}{end}"
 
 
-def number_limits(kind: str, setting: str) -> Markup:
+def number_limits(kind: str, setting: str, domain: Domain = "table") -> Markup:
     """The attributes of a field that lets a browser refuse what the request would refuse."""
-    facts = _facts(kind, setting)
+    facts = _facts(kind, setting, domain)
     least, most = (facts.get(f"{end}imum", facts.get(f"exclusive{end.capitalize()}imum")) for end in ("min", "max"))
     step = "" if facts["type"] == "integer" else ' step="any"'
     limits = "".join(f' {name}="{value:.10g}"' for name, value in (("min", least), ("max", most)) if value is not None)
     return Markup(limits + step)  # nothing in it comes from outside
 
 
-def _words(kind: str, entry: Any) -> str:
+def _words(kind: str, entry: Any, domain: Domain) -> str:
     """One mistake in a sentence that names the field: it also stands in a list above the form."""
     setting = str(entry["loc"][0])
-    name = SETTINGS.get(setting, setting)
-    if _facts(kind, setting).get("type") in ("integer", "number"):
-        return f"{name}: write {number_words(kind, setting)}."
+    name = (TEXT_SETTINGS if domain == "text" else {}).get(setting) or SETTINGS.get(setting, setting)
+    if _facts(kind, setting, domain).get("type") in ("integer", "number"):
+        return f"{name}: write {number_words(kind, setting, domain=domain)}."
     return f"{name}: {ended(mistake_text(entry, []))}"

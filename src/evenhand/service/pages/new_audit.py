@@ -11,7 +11,7 @@ from evenhand.data.schema import Schema
 from evenhand.errors import EvenhandError
 from evenhand.report.words import joined
 from evenhand.service.api.runs import create_run
-from evenhand.service.api.uploads import check_description_size
+from evenhand.service.api.uploads import check_description_size, keep_model
 from evenhand.service.pages.data import ChosenData, chosen_data
 from evenhand.service.pages.follow_ups import PRECISIONS
 from evenhand.service.pages.forms import (
@@ -26,26 +26,26 @@ from evenhand.service.pages.forms import (
     usual,
 )
 from evenhand.service.pages.view import CurrentView, View, link, redirect, router
-from evenhand.service.pages.words import INPUTS_WORDS, OUTPUT_WORDS
+from evenhand.service.pages.words import AMBIGUOUS_WORDS, INPUTS_WORDS, OUTPUT_WORDS, SWAP_WORDS
 from evenhand.service.requests import is_id
 from evenhand.service.storage.tables import ModelFile
 
 SECTION = "/new"
 WITHIN = "within."  # how fields begin that have a limit of a protected number, whose name follows
-FIELDS = ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output", "threshold")
+FIELDS = ("effort", "precision", "seeds", "steps", "minutes", "inputs", "output", "threshold", "swap", "ambiguous")
 MOST_LISTED = 20
 USUAL = {name: usual("audit", name) for name in ("seeds", "steps")}
 EFFORTS: dict[str, dict[str, Any]] = {
     "quick": {
-        "name": "A quick look", "about": "100 people to start from, 100 steps around each finding.", "seeds": 100,
+        "name": "A quick look", "about": "100 {} to start from, 100 steps around each finding.", "seeds": 100,
         "steps": 100,
     },
     "usual": {
         "name": "The usual search",
-        "about": f"{USUAL['seeds']:,} people, {USUAL['steps']:,} steps: the budget of the published method.", **USUAL,
+        "about": f"{USUAL['seeds']:,} {{}}, {USUAL['steps']:,} steps: the budget of the published method.", **USUAL,
     },
     "thorough": {
-        "name": "A thorough search", "about": "5,000 people, 2,000 steps: about ten times the usual work.",
+        "name": "A thorough search", "about": "5,000 {}, 2,000 steps: about ten times the usual work.",
         "seeds": 5000, "steps": 2000,
     },
 }  # fmt: skip
@@ -67,6 +67,8 @@ class AuditForm:
     inputs: str = ""
     output: str = "auto"
     threshold: str = ""
+    swap: str = "one"
+    ambiguous: str = "keep"
     accept_poor_model: bool = False
     within: dict[str, str] = field(default_factory=dict)  # by the name of a protected number
     errors: dict[str, str] = field(default_factory=dict)
@@ -100,6 +102,12 @@ class AuditForm:
             if name.startswith(WITHIN) and isinstance(value, str) and value.strip()
         }
 
+    def text_settings(self) -> dict[str, Any]:
+        """The answers by the names that a request about texts has for them."""
+        return self._effort(texts=True) | {
+            "protected": self.protected, "swap": self.swap or "one", "ambiguous": self.ambiguous or "keep",
+        }  # fmt: skip
+
     def settings(self, numbers: list[Attribute]) -> dict[str, Any]:
         """The answers by the names that a request has for them; `numbers` are the protected ones."""
         return self._effort() | {
@@ -111,9 +119,11 @@ class AuditForm:
             "within": {each.name: typed(self.within[each.name]) for each in numbers if each.name in self.within},
         }
 
-    def _effort(self) -> dict[str, Any]:
-        """How much to search, or how precisely to measure."""
+    def _effort(self, texts: bool = False) -> dict[str, Any]:
+        """How much to search, or how precisely to measure; of texts a measurement looks at so many as usual."""
         if self.task == "measure":
+            if texts:
+                return {}
             if self.precision not in PRECISIONS:
                 self.errors["precision"] = "Choose how precisely to measure."
                 return {}
@@ -146,14 +156,15 @@ pages = router()
 
 def _model_page(view: View, chosen: ChosenData, answers: AuditForm) -> Response:
     """The form with its answers and what is wrong with them."""
-    assert chosen.schema is not None
-    titles = {attribute.name: attribute.title for attribute in chosen.schema.attributes}
+    schema = chosen.schema
+    titles = {} if schema is None else {attribute.name: attribute.title for attribute in schema.attributes}
     return view.page(
         "new_model", section=SECTION, status=400 if answers.errors else 200, name=chosen.name,
         form=answers, errors=answers.errors, builtin=chosen.file is None, efforts=EFFORTS, precisions=PRECISIONS,
         models=_listed(view, answers.model), limit=view.service.settings.model_limit,
         protected_words=joined([titles.get(name, name) for name in answers.protected]), inputs_words=INPUTS_WORDS,
-        output_words=OUTPUT_WORDS, numbers=_protected_numbers(chosen.schema, answers.protected), within_field=WITHIN,
+        output_words=OUTPUT_WORDS, numbers=_protected_numbers(schema, answers.protected), within_field=WITHIN,
+        texts=chosen.domain == "text", swap_words=SWAP_WORDS, ambiguous_words=AMBIGUOUS_WORDS,
     )  # fmt: skip
 
 
@@ -162,7 +173,7 @@ def choose_model(view: CurrentView, data: str = "", model: str = "") -> Response
     """The form of step 3."""
     chosen = chosen_data(view.service, data, view.project)
     query = view.request.query_params
-    if chosen.schema is None or not query.getlist("protected"):
+    if not chosen.is_ready or not query.getlist("protected"):
         return redirect(link("/new/columns", data=chosen.known_as))
     first = model if is_id(model) else "builtin" if chosen.file is None else "upload"
     return _model_page(view, chosen, AuditForm.of_link(query, first))
@@ -170,7 +181,7 @@ def choose_model(view: CurrentView, data: str = "", model: str = "") -> Response
 
 def settings_link(kind: str, config: dict[str, Any]) -> str:
     """The form of step 3 with the settings of a run."""
-    chosen: dict[str, Any] = {name: config.get(name) for name in ("inputs", "output", "threshold")}
+    chosen: dict[str, Any] = {name: config.get(name) for name in ("inputs", "output", "threshold", "swap", "ambiguous")}
     if config.get("accept_poor_model"):
         chosen["accept_poor_model"] = "yes"
     chosen |= {f"{WITHIN}{name}": f"{size:g}" for name, size in (config.get("within") or {}).items()}
@@ -194,8 +205,10 @@ def _effort(config: dict[str, Any]) -> dict[str, Any]:
     return {"minutes": minutes, **({"effort": known[0]} if known else {"effort": "own", **own})}
 
 
-def _protected_numbers(schema: Schema, protected: list[str]) -> list[Attribute]:
+def _protected_numbers(schema: Schema | None, protected: list[str]) -> list[Attribute]:
     """The protected attributes that have a distance."""
+    if schema is None:
+        return []
     return [attribute for attribute in schema.attributes if attribute.name in protected and attribute.kind == "number"]
 
 
@@ -204,13 +217,14 @@ def begin(view: CurrentView, form: Form) -> Response:
     """Start the audit or the measurement, or show the form again."""
     answers = AuditForm.of(form)
     chosen = chosen_data(view.service, answers.data, view.project)
-    if chosen.schema is None:
+    if not chosen.is_ready:
         return redirect(link("/new/columns", data=chosen.known_as))
     numbers = _protected_numbers(chosen.schema, answers.protected)
     model = _model(view, answers, files_of(form, "file"), built_in=chosen.file is None)
-    settings = answers.settings(numbers) | {"dataset": chosen.known_as, "model": None if model is None else model.id}
+    settings = answers.text_settings() if chosen.domain == "text" else answers.settings(numbers)
+    settings |= {"dataset": chosen.known_as, "model": None if model is None else model.id}
     try:
-        request = request_from(answers.task if "task" not in answers.errors else "audit", settings)
+        request = request_from(answers.task if "task" not in answers.errors else "audit", settings, chosen.domain)
         if not answers.errors:
             return redirect(f"/runs/{create_run(view, answers.task, request).id}")
     except FormError as mistakes:
@@ -261,7 +275,7 @@ def _uploaded(view: View, answers: AuditForm, files: list[UploadFile]) -> ModelF
     try:
         description = descriptions[0].file.read(limits.max_request + 1) if descriptions else None
         check_description_size(description or b"", limits.max_request)
-        model = view.service.assets.add_model(view.project, name, models[0].file, name, limits.model_limit, description)
+        model = keep_model(view, name, models[0].file, name, description)
     except EvenhandError as error:
         answers.errors["file"] = str(error)
         return None

@@ -26,8 +26,8 @@ from evenhand.service.pages.new_audit import settings_link
 from evenhand.service.pages.view import CurrentView, Deletion, View, redirect, router
 from evenhand.service.pages.words import (
     FILE_WORDS,
-    PHASE_WORDS,
     POPULATION_WORDS,
+    phase_words,
     progress_words,
     requested,
     state_text,
@@ -191,7 +191,7 @@ def _live(view: View, run: Run) -> dict[str, Any]:
     events = view.service.runs.events(run.id, limit=MOST_EVENTS)
     return {
         "progress": progress_words(run),
-        "phase_words": PHASE_WORDS,
+        "phase_words": phase_words(run),
         "population_words": POPULATION_WORDS,
         "states": {state: state_text(state, run.place) for state in STATES},
         "pairs": _pairs(events),

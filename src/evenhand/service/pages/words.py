@@ -9,9 +9,10 @@ from evenhand.data.dataset import builtin_names, load_schema
 from evenhand.report.pairs import card_of
 from evenhand.report.sentences import NOT_TESTED, warning_rows
 from evenhand.report.words import counted, duration, interval_text, joined, percent
-from evenhand.service.requests import NOUNS
+from evenhand.service.requests import NOUNS, domain_of_config
 from evenhand.service.storage.tables import Run
 from evenhand.service.storage.uploads import size_text
+from evenhand.text import CORPORA
 
 STATE_WORDS = {
     "queued": "waiting",
@@ -26,6 +27,10 @@ PHASE_WORDS = {
     "data": "Checking the people in the data",
     "global": "Looking for first pairs, starting from people in the data",
     "local": "Looking around each pair that was found",
+}
+TEXT_PHASE_WORDS = PHASE_WORDS | {
+    "data": "Checking the texts in the data",
+    "global": "Looking for first pairs, starting from texts in the data",
 }
 POPULATION_WORDS = {  # what a measurement says it is looking at
     "uniform": "sampling the whole domain",
@@ -53,6 +58,8 @@ FORM_WORDS = (  # how messages name options, and where the form of a new audit h
     (r"\(--inputs\)", "(“What it reads” on the form)"),
     (r"say --output (\w+) \(in Python [^)]*\)", r"choose \1 at “What it answers”"),
 )
+SWAP_WORDS = (("one", "one at a time"), ("all", "all that name the same group"))
+AMBIGUOUS_WORDS = (("keep", "count too, where they seem to mean people"), ("exclude", "never count"))
 OUTPUT_WORDS = (
     ("auto", "find out by itself"),
     ("logits", "scores without a limit (logits)"),
@@ -60,6 +67,7 @@ OUTPUT_WORDS = (
 )
 
 
+TEXT_SETTINGS = {"seeds": "Texts to start from", "texts": "Texts of each part at most", "swap": "Mentions changed"}
 SETTINGS = {  # of a request, as forms and the page of a run name them
     "by": "Repair by", "method": "Method", "seeds": "People to start from", "steps": "Steps around each finding",
     "repeats": "Networks trained", "max_seconds": "Time limit", "half_width": "Half the width of intervals",
@@ -102,12 +110,17 @@ def on_the_form(error: str) -> str:
     return error
 
 
-def phase_text(phase: str) -> str:
+def phase_words(run: Run) -> dict[str, str]:
+    """What the phases of a search are called."""
+    return TEXT_PHASE_WORDS if domain_of_config(run.config) == "text" else PHASE_WORDS
+
+
+def phase_text(phase: str, phases: dict[str, str] = PHASE_WORDS) -> str:
     """What a run is doing, from what its process calls it."""
     changed, _, population = phase.rpartition(", ")
     if changed and population in POPULATION_WORDS:
         return f"Changing {changed}: {POPULATION_WORDS[population]}"
-    return PHASE_WORDS.get(phase, phase.capitalize() or "Starting")
+    return phases.get(phase, phase.capitalize() or "Starting")
 
 
 def state_text(state: str, place: str) -> str:
@@ -122,7 +135,7 @@ def progress_words(run: Run) -> dict[str, Any]:
     seconds, findings = float(progress.get("seconds") or 0), int(progress.get("findings") or 0)
     phase, left = str(progress.get("phase") or ""), progress.get("left")
     return {
-        "words": phase_text(phase),
+        "words": phase_text(phase, phase_words(run)),
         "share": min(done / total, 1.0) if total else None,
         "left": "" if left is None else f"About {duration(float(left))} left in this phase",
         "findings": findings,
@@ -139,7 +152,8 @@ def requested(run: Run, data: str, model: str) -> list[tuple[str, str]]:
         ("Model", model),
         ("Protected", joined(config.get("protected") or ["what the schema marks"])),
     ]
-    for key, name in SETTINGS.items():
+    names = SETTINGS | (TEXT_SETTINGS if domain_of_config(config) == "text" else {})
+    for key, name in names.items():
         value = config.get(key)
         if value is not None and value != {}:
             facts.append((name, _shown(key, value)))
@@ -163,7 +177,8 @@ def _shown(key: str, value: Any) -> str:
 @cache
 def builtin_titles() -> list[dict[str, str]]:
     """The data sets that come with the package, by name and title."""
-    return [{"name": name, "title": load_schema(name).title} for name in builtin_names()]
+    tables = [{"name": name, "title": load_schema(name).title} for name in builtin_names()]
+    return tables + [{"name": name, "title": title} for name, title in CORPORA.items()]
 
 
 def yes_no(value: Any) -> str:
