@@ -79,7 +79,7 @@ class World:
             tried = TriedModel(model, "world", {}, {}, {}, [])
             subject = TableSubject(self.data, config, tried, self.protected)
             world = TableWorld(space, model, self.data.codes[rows], rows)
-            keeper = keeper_for(checkpoints, method, config, model.device, subject.fingerprint(world))
+            keeper = keeper_for(checkpoints, method, config, model.device, lambda: subject.fingerprint(world))
             search = Search(
                 model, space, method, seed=config.seed, limits=limits_of(config), sink=sink, keeper=keeper,
                 replay=writer.write,

@@ -190,7 +190,9 @@ def _searched(subject: Subject, people: PeopleChecked, folder: Path, stages: Sta
             watch.on_pairs(findings, lambda row: subject.pair_card(world, findings, row))
 
         with stages.timed("search"):
-            keeper = keeper_for(watch.checkpoints, method, settings, world.model.device, subject.fingerprint(world))
+            keeper = keeper_for(
+                watch.checkpoints, method, settings, world.model.device, partial(subject.fingerprint, world)
+            )
             search = Search(
                 world.model,
                 world.space,

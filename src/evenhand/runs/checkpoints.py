@@ -98,9 +98,16 @@ def as_checkpoints(where: str | Path | Checkpoints | None) -> Checkpoints | None
 
 
 def keeper_for(
-    checkpoints: Checkpoints | None, method: Method, settings: BaseModel, device: torch.device, subject: dict[str, Any]
+    checkpoints: Checkpoints | None,
+    method: Method,
+    settings: BaseModel,
+    device: torch.device,
+    subject: Callable[[], dict[str, Any]],
 ) -> "FolderKeeper | None":
-    """What keeps the checkpoints of an audit, if it has any; `subject` is the fingerprint of what is audited."""
+    """What keeps the checkpoints of an audit, if it has any.
+
+    `subject` makes the fingerprint of what is audited, which asks the model about some rows.
+    """
     if checkpoints is None or not method.resumable:
         return None
     found = {
@@ -109,7 +116,7 @@ def keeper_for(
         "torch": torch.__version__,
         "device": device.type,
         "settings": settings.model_dump(exclude=FREE),
-        **subject,
+        **subject(),
     }
     return FolderKeeper(checkpoints, dict(json.loads(json.dumps(found))))
 

@@ -59,6 +59,7 @@ class TableSubject:
     settings: Any
     tried: TriedModel
     asked: list[str]  # the protected attributes that were named, read or not
+    why_no_gradients: str = ""  # empty where the model gives some, or where nobody needs any
 
     @property
     def device(self) -> torch.device:
@@ -84,11 +85,6 @@ class TableSubject:
     def space(self) -> TableSpace:
         """Where samples live."""
         return self.tried.space(self.data, self.protected)
-
-    @cached_property
-    def why_no_gradients(self) -> str:
-        """Why the model gives no gradients; empty where it does."""
-        return why_no_gradients(self.tried.classifier, self._two_rows)
 
     @property
     def _two_rows(self) -> torch.Tensor:
@@ -198,7 +194,10 @@ def open_table(
             accept_poor_model=settings.accept_poor_model, seed=settings.seed,
             seconds=deadline(getattr(settings, "max_seconds", None)).for_model(),
         )  # fmt: skip
-        subject = TableSubject(dataset, settings, tried, settings.protected)
+        searches = task in ("audit", "compare")
+        x = torch.tensor(dataset.clipped[:2], dtype=torch.float32, device=device)
+        why = why_no_gradients(tried.classifier, x) if searches else ""
+        subject = TableSubject(dataset, settings, tried, settings.protected, why)
         return subject.with_method() if task == "audit" else subject
 
 
