@@ -82,7 +82,7 @@ def _leading(summary: dict[str, Any]) -> dict[str, Any]:
 def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
     search, rate, config = summary["search"], _leading(summary), summary["config"]
     texts = is_about_texts(summary)
-    who = "texts" if texts else "people"
+    who, samples = ("texts", "texts") if texts else ("people", "samples")
     facts = [
         ("Data", f"{summary['dataset']['title']}, {summary['dataset']['rows']:,} rows"),
         ("Model", summary["model"]["name"]),
@@ -90,12 +90,9 @@ def _facts(summary: dict[str, Any]) -> list[tuple[str, str]]:
         (FIRST_FIGURE[texts], percent(rate["rate"], 2)),
         ("95% interval", interval_text(rate["interval"])),
         ("Findings", f"{search['findings']['total']:,}"),
-        ("Unique samples checked", f"{search['generated']['total']:,}"),
-        ("Share of these that are pairs", percent(search["success_rate"])),
-        (
-            f"Starting {who} that led to a finding" if texts else "Starting people who led to a finding",
-            f"{search['seeds_with_findings']:,} of {search['seeds']:,}",
-        ),
+        (f"Generated {samples}", f"{search['generated']['total']:,}"),
+        (f"Share of generated {samples}", percent(search["success_rate"])),
+        ("Seeds with a finding", f"{search['seeds_with_findings']:,} of {search['seeds']:,}"),
         ("Method", config["method"]),
         ("Effort", f"{config['seeds']:,} {who}, {config['steps']:,} steps"),
         ("Findings per second", f"{search['findings_per_second']:,}"),

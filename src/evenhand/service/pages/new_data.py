@@ -211,7 +211,7 @@ def _choose_attribute(view: View, subject: ChosenData, protected: list[str], fav
     """Keep which label is good, and go on to the model."""
     errors = {} if len(protected) == 1 else {"protected": "Choose one attribute."}
     if subject.texts is not None and favourable not in subject.texts.classes:
-        errors["favourable"] = "Say which label is the good one for the author."
+        errors["favourable"] = "Say which decision is the good one for the author."
     if errors:
         return _texts_page(view, subject, errors, protected=next(iter(protected), ""), favourable=favourable)
     if subject.texts is not None:
