@@ -26,10 +26,12 @@ from evenhand.service.worker import Worker
 from tests.worlds.adapters import raw_people
 from tests.worlds.pages import finish
 from tests.worlds.service import needs, small_run
+from tests.worlds.text_files import UserFiles
+from tests.worlds.text_service import zipped_network
 
 playwright = pytest.importorskip("playwright.sync_api")
 
-pytest_plugins = ["tests.worlds.service"]
+pytest_plugins = ["tests.worlds.service", "tests.worlds.text_service"]
 
 AXE = (Path(__file__).parents[1] / "vendor" / "axe.min.js").read_text(encoding="utf-8")
 GRAVE = ("serious", "critical")
@@ -305,6 +307,46 @@ def _download(visit: Visit) -> None:
     with visit.page.expect_download() as waiting:
         visit.page.get_by_role("link", name="Download model.json").click()
     assert json.loads(waiting.value.path().read_text(encoding="utf-8"))["format"].startswith("evenhand")
+
+
+def test_texts_go_the_same_way(
+    visit: Visit, text_files: UserFiles, working: Callable[[], None], tmp_path: Path
+) -> None:
+    page, model = visit.page, tmp_path / "net.zip"
+    model.write_bytes(zipped_network(text_files))
+    visit.go("/new")
+    page.get_by_label("Texts with a decision about each").check()
+    page.get_by_label("File").set_input_files(text_files.data)
+    page.get_by_role("button", name="Upload and continue").click()
+    page.get_by_label("Column with the texts").select_option("comment")
+    page.get_by_label("Column with the decisions").select_option("toxic")
+    visit.look("21-text-columns")
+    page.get_by_role("button", name="Continue").click()
+    page.get_by_role("radio", name="Gender (words in pairs)").check()
+    page.get_by_role("radio", name="not toxic").check()
+    visit.look("22-attribute")
+    page.get_by_role("button", name="Continue to the model").click()
+    page.wait_for_load_state()
+    page.get_by_label("File").set_input_files(model)
+    page.get_by_role("spinbutton", name="Texts to start from").fill("20")
+    page.get_by_role("spinbutton", name="Steps around each finding").fill("10")
+    visit.look("23-text-model")
+    working()
+    page.get_by_role("button", name="Start", exact=True).click()
+    page.get_by_role("link", name="Look at the pairs").wait_for()
+    visit.look("24-text-audit")
+    audit = page.url
+    page.get_by_role("link", name="Look at the pairs").click()
+    page.locator("ol.cards").wait_for()
+    visit.look("25-text-pairs")
+    page.goto(f"{audit}/repair")
+    visit.look("26-text-repair")
+    page.goto(f"{audit}/measure")
+    visit.look("27-text-measure")
+    page.get_by_role("button", name="Start the measurement").click()
+    page.get_by_text("Texts that mention a protected group were checked").wait_for()
+    visit.look("28-text-measured")
+    assert visit.hosts == {visit.address.split("/")[2]}
 
 
 def test_a_live_page_follows_its_run(visit: Visit, sqlite_service: Service) -> None:

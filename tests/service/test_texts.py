@@ -12,11 +12,14 @@ from fastapi.testclient import TestClient
 
 import evenhand
 from evenhand.errors import EvenhandError
-from evenhand.service.execute import _not_here
+from evenhand.service.execute import _not_here, done
+from evenhand.service.jobs import Job, job_of
 from evenhand.service.model_archive import MOST_FILES, open_archive
 from evenhand.service.requests import request_of
+from evenhand.service.run_folder import attempt_folder
 from evenhand.service.settings import Service
 from tests.worlds.api import API, error, sent
+from tests.worlds.service import lapse
 from tests.worlds.text_files import CLASSES, UserFiles
 from tests.worlds.text_service import (
     COLUMNS,
@@ -146,9 +149,7 @@ def test_an_audit_of_texts_finds_what_a_terminal_finds_and_goes_on_to_measuremen
     assert run.result is not None
     assert run.result["findings"] > 5
     folder = sqlite_service.home.run(run.id)
-    settings = {name: value for name, value in TEXT_AUDIT.items() if name != "protected"}
-    own = text_files.options | settings
-    evenhand.audit(text_files.data, "gender", out=tmp_path / "own", **own)
+    evenhand.audit(text_files.data, "gender", out=tmp_path / "own", **text_files.options | _settings())
     assert (folder / "findings.parquet").read_bytes() == (tmp_path / "own" / "findings.parquet").read_bytes()
     for name in ("summary.json", "report.html"):
         written = (folder / name).read_text()
@@ -164,18 +165,56 @@ def test_an_audit_of_texts_finds_what_a_terminal_finds_and_goes_on_to_measuremen
 
     measured = client.post(f"{API}/runs/{run.id}/measure", json={"texts": 50}).json()
     assert measured["config"]["domain"] == "text"
-    done = worked(sqlite_service, measured["id"])
-    assert done.state == "done", done.error
-    assert done.result is not None
-    assert done.result["rates"]
+    ended = worked(sqlite_service, measured["id"])
+    assert ended.state == "done", ended.error
+    assert ended.result is not None
+    assert ended.result["rates"]
     repaired = client.post(f"{API}/runs/{run.id}/repair", json={"by": ["average"], "seeds": 5, "steps": 2}).json()
-    done = worked(sqlite_service, repaired["id"])
-    assert done.state == "done", done.error
-    assert done.result is not None
-    assert done.result["chosen"] == "average"
-    assert str(sqlite_service.home.path) not in (sqlite_service.home.run(done.id) / "summary.json").read_text()
+    ended = worked(sqlite_service, repaired["id"])
+    assert ended.state == "done", ended.error
+    assert ended.result is not None
+    assert ended.result["chosen"] == "average"
+    assert str(sqlite_service.home.path) not in (sqlite_service.home.run(ended.id) / "summary.json").read_text()
     compared = client.get(f"{API}/compare", params={"a": run.id, "b": run.id}).json()
     assert compared["settings"] == []
+
+
+class Killed(Exception):  # noqa: N818 - it stands for the end of a process
+    """The process of a run ends, without a word."""
+
+
+def test_an_audit_of_texts_goes_on_from_its_checkpoint(
+    client: TestClient, sqlite_service: Service, text_files: UserFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENHAND_CHECKPOINT_SECONDS", "0")
+    about = {"dataset": sent_texts(client, text_files), "model": sent_network(client, text_files)}
+    run = client.post(f"{API}/runs", json={"kind": "audit", "request": TEXT_AUDIT | about}).json()["id"]
+    heard: list[str] = []
+
+    def tell(kind: str, **about: Any) -> None:
+        heard.append(kind)
+        if "saved" in about and "killed" not in heard:
+            heard.append("killed")
+            raise Killed
+
+    with pytest.raises(Killed):
+        done(_next_job(sqlite_service), tell)
+    lapse(sqlite_service, run)
+    job = _next_job(sqlite_service)
+    done(job, tell)
+    assert heard.index("resumed") > heard.index("killed")
+    whole = evenhand.audit(text_files.data, "gender", **text_files.options | _settings())
+    assert (Path(job.folder) / "findings.parquet").read_bytes() == (whole.folder / "findings.parquet").read_bytes()
+
+
+def _next_job(service: Service) -> Job:
+    claim = service.runs.claim("a test")
+    assert claim is not None
+    return job_of(service, claim, attempt_folder(service.home, claim))
+
+
+def _settings() -> dict[str, Any]:
+    return {name: value for name, value in TEXT_AUDIT.items() if name != "protected"}
 
 
 def test_a_hugging_face_directory_is_audited_from_its_zip(
@@ -203,11 +242,11 @@ def test_what_a_server_does_not_have_is_said_in_words(
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "empty"))
     request = {"dataset": "wiki", "protected": ["gender"], "encoder": "none"}
     run = client.post(f"{API}/runs", json={"kind": "audit", "request": request}).json()
-    done = worked(sqlite_service, run["id"])
-    assert done.state == "failed"
-    assert "does not have aif360==0.2.3 (Wikipedia comments" in str(done.error)
-    assert "`evenhand audit wiki" in str(done.error)
-    assert str(tmp_path) not in str(done.error)
+    ended = worked(sqlite_service, run["id"])
+    assert ended.state == "failed"
+    assert "does not have aif360==0.2.3 (Wikipedia comments" in str(ended.error)
+    assert "`evenhand audit wiki" in str(ended.error)
+    assert str(tmp_path) not in str(ended.error)
 
 
 def link_to_passwords() -> bytes:

@@ -18,7 +18,7 @@ from evenhand.measures.similarity import Encoder, load_encoder
 from evenhand.methods.registry import chosen_text_method, make_text_method
 from evenhand.models.devices import choose_device
 from evenhand.models.text.loading import TextModel, check_choice, load_text_model
-from evenhand.report.pairs import text_example
+from evenhand.report.pairs import card_of, text_example
 from evenhand.report.text_statistics import TextFinding, clarity_of
 from evenhand.runs.checkpoints import digest
 from evenhand.runs.findings import TextFindingsWriter, text_table
@@ -146,7 +146,7 @@ class TextSubject:
         """A finding in words."""
         assert isinstance(world, TextSearchWorld)
         [one] = findings_in_texts(world, self.data.classes, findings.part(slice(row, row + 1)))
-        return text_example(one, self.facts())
+        return card_of(text_example(one, self.facts())).as_dict()
 
     def fingerprint(self, world: SearchWorld) -> dict[str, Any]:
         """The protected words, the seeds' texts, and how the model scores some of them."""

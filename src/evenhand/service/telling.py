@@ -112,4 +112,4 @@ class FirstPairs:
 
 def _what(pair: dict[str, Any]) -> Any:
     """What a pair is about: a person in words, or a text."""
-    return pair.get("description") or pair.get("text")
+    return pair.get("description") or "".join(words for _, words in pair["sides"][0]["text"])
