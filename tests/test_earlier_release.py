@@ -17,6 +17,7 @@ from fastapi.testclient import TestClient
 import evenhand
 from evenhand.service.api.app import create_app
 from evenhand.service.settings import Settings
+from evenhand.service.storage.database import upgrade
 from tests.worlds.doc_blocks import parse_command
 from tests.worlds.pages import Visitor
 from tests.worlds.terminal import evenhand as command
@@ -40,7 +41,7 @@ every_done_run = pytest.mark.parametrize("run", DONE, ids=[f"{run['kind']}-{run[
 
 @pytest.fixture
 def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the release's files, in which commands run and whose storage they use."""
+    """A copy of the release's files, in which commands run and whose storage they use, upgraded as commands ask."""
     folder = tmp_path / "release"
     shutil.copytree(RELEASE, folder)
     for path in folder.rglob("*.json"):  # they name the data and the model by their paths
@@ -48,6 +49,9 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with sqlite3.connect(folder / "storage" / "evenhand.db") as database:  # runs go on where they were started
         database.execute("update runs set config = replace(config, ?, ?)", (STARTED_IN, str(folder)))
     database.close()
+    storage = Settings(home=folder / "storage", database=None).storage()
+    upgrade(storage.database)
+    storage.close()
     monkeypatch.setenv("EVENHAND_HOME", str(folder / "storage"))
     monkeypatch.setenv("EVENHAND_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("COLUMNS", "120")
