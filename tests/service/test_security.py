@@ -187,6 +187,8 @@ def test_nothing_of_another_project_is_seen_or_touched(service: Service) -> None
         ("GET", f"datasets/{data}/preview", None),
         ("GET", f"datasets/{data}/schema", None),
         ("PUT", f"datasets/{data}/schema", text),
+        ("GET", f"datasets/{data}/columns", None),
+        ("PUT", f"datasets/{data}/columns", text),
         ("POST", f"datasets/{data}/schema/infer", {"label": "ok"}),
         ("GET", f"models/{model}", None),
         ("DELETE", f"models/{model}", None),
