@@ -34,7 +34,7 @@ bench: $(READY)  ## speed against one sample at a time, scaling, memory, start-u
 docs: $(READY)  ## the documentation site, in strict mode
 	$(BIN)/sphinx-build --fail-on-warning --keep-going -b html docs build/docs
 
-pictures: $(READY)  ## docs/pictures, as a browser shows a report and the service
+pictures: $(READY)  ## docs/pictures, as a browser shows reports and the pages of the service
 	$(BIN)/python -m tools.pictures
 
 # What an audit needs, and no more.

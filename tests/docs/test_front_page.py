@@ -15,7 +15,8 @@ from tests.worlds.service import needs
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PICTURES = ("report.png", "pairs.png", "service.png")
+PICTURES = {path.name for path in (ROOT / "docs" / "pictures").glob("*.png")}
+SHOWN = re.compile(r"!\[([^\]]*)\]\((?:\.\./)?(?:docs/)?pictures/([^)]+)\)")
 
 
 def size_of(picture: Path) -> tuple[int, int]:
@@ -52,8 +53,24 @@ def test_the_action_calls_the_gate_as_it_is() -> None:
 def test_the_pictures_are_made_by_a_command(tmp_path: Path) -> None:
     pytest.importorskip("playwright.sync_api")
     needs("chromium", "chromium")
-    command = [sys.executable, "-m", "tools.pictures", str(tmp_path), "--seeds", "20", "--steps", "10"]
+    few = ["--few", "--data", "credit", "--seeds", "20", "--steps", "10"]
+    command = [sys.executable, "-m", "tools.pictures", str(tmp_path), *few]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    for name in PICTURES:
-        assert size_of(tmp_path / name) == size_of(ROOT / "docs" / "pictures" / name) == (1000, 860)
+    made = {path.name for path in tmp_path.glob("*.png")}
+    assert made == PICTURES - {"measurement.png", "comparison.png"}
+    for name in made:
+        width, height = size_of(tmp_path / name)
+        assert width == 1000
+        assert 400 < height <= 860
+
+
+def test_every_picture_is_small_and_shown_with_its_words() -> None:
+    """Pictures travel with every clone, and somebody who does not see them is told what they show."""
+    sizes = {path.name: path.stat().st_size for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert max(sizes.values()) < 200_000
+    assert sum(sizes.values()) < 2_000_000
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    shown = [found for page in pages for found in SHOWN.findall(page.read_text(encoding="utf-8"))]
+    assert {name for _, name in shown} == set(sizes) == PICTURES
+    assert all(len(words.split()) >= 5 for words, _ in shown)

@@ -23,7 +23,7 @@ MOST_VALUES = 14  # of a direction; of more, those at both ends
 
 def tables_of(summary: dict[str, Any]) -> list[Table]:
     """Rates, directions, findings that remain, groups."""
-    short = TEXT_SHORT if summary["domain"] == "text" else SHORT
+    short = short_names(summary)
     tables: list[Table] = []
     for measured in measured_parts(summary):
         tables.append(_rate_table(measured, summary, short))
@@ -35,6 +35,11 @@ def tables_of(summary: dict[str, Any]) -> list[Table]:
     if summary["notes"]:
         tables.append(Table("notes", [], [], summary["notes"]))
     return tables
+
+
+def short_names(summary: dict[str, Any]) -> dict[str, str]:
+    """What the populations of a measurement are called, by their names in its summary."""
+    return TEXT_SHORT if summary["domain"] == "text" else SHORT
 
 
 def title_of(summary: dict[str, Any]) -> str:

@@ -128,6 +128,7 @@ def _audit_figures(summary: dict[str, Any]) -> dict[str, Any]:
 def _measure_figures(summary: dict[str, Any]) -> dict[str, Any]:
     from evenhand.report.sentences import is_not_tested, measured_parts
     from evenhand.report.words import joined, rate_text
+    from evenhand.runs.measure_tables import short_names
 
     rates = [
         {"changed": measured["protected"], "population": rate["name"], "words": rate_text(rate)}
@@ -138,7 +139,12 @@ def _measure_figures(summary: dict[str, Any]) -> dict[str, Any]:
     if is_not_tested(summary):
         words = f"{summary['dataset']['name']}, not tested: {summary['warnings'][0]}"
         return {"headline": words, "rates": [], "stopped": summary["stopped"]}
-    first = f"{joined(rates[0]['changed'])}, {rates[0]['population']}: {rates[0]['words']}" if rates else "nothing yet"
+    short = short_names(summary)
+    first = (
+        f"{joined(rates[0]['changed'])}, {short[rates[0]['population']]}: {rates[0]['words']}"
+        if rates
+        else "nothing yet"
+    )
     return {"headline": f"{summary['dataset']['name']}: {first}", "rates": rates, "stopped": summary["stopped"]}
 
 
