@@ -12,3 +12,4 @@ Vote = Literal["models", "own"]  # who labels the findings that a repair learns 
 REPAIRS = ("augment", "certified", "pairing", "blind", "average")
 DEFAULT_LEXICON = "evenhand"
 AUTO = "auto"  # what suits
+UNFINISHED = ("interrupted", "budget-spent", "model-failed")  # why a search stopped that can go on from a checkpoint

@@ -222,7 +222,7 @@ class WalkOptions(SwapOptions):
         int | None, Field(ge=1), Option("Maximum number of words of a text that are replaced.", usual="no limit")
     ] = None
     local_changes: Annotated[
-        int | None, Field(ge=1), Option("Words that a local walk may replace beyond its start's.", usual="no limit")
+        int | None, Field(ge=1), Option("Words that a local walk may replace beyond its start's, or none for no limit.")
     ] = 2
 
 

@@ -71,3 +71,14 @@ def test_titles_are_short_and_name_what_people_named() -> None:
     audit = AuditRequest(dataset="census")
     assert title_of("audit", audit, "census") == "Audit of the built-in network on census: all protected attributes"
     assert len(title_of("audit", audit, "x" * 500)) == 200
+
+
+def test_a_repair_that_release_0_1_kept_is_still_a_request() -> None:
+    """It has null for the usual number of epochs; what is no setting, or too much, is still refused."""
+    assert request_of("repair", {"dataset": "census", "epochs": None}) == RepairRequest(dataset="census")
+    with pytest.raises(EvenhandError, match="at most 6"):
+        request_of("repair", {"dataset": "census", "by": ["certified"] * 7})
+    with pytest.raises(EvenhandError, match="at most 1 entry"):
+        request_of("audit", {"dataset": "wiki", "protected": ["race", "religion"]})
+    with pytest.raises(EvenhandError, match="at most 100 entries"):
+        request_of("measure", {"dataset": "wiki", "protected": [f"a{number}" for number in range(101)]})

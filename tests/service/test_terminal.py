@@ -294,6 +294,13 @@ def test_a_configuration_is_the_services_where_it_can_be_and_makes_the_command_a
     assert {name: again.given.get(name, left_out.get(name)) for name in given} == given
 
 
+def test_no_limit_is_a_setting_and_is_kept() -> None:
+    """None where the usual is a number: a run that is done again has no limit either."""
+    task = Task("audit", "my.csv", ["race"], "net.safetensors", {"text": "comment", "local_changes": None}, "text")
+    again = stored_task("audit", json.loads(json.dumps(stored_config(task))))
+    assert (again.given, again.domain) == (task.given, "text")
+
+
 # Where it cannot be kept.
 
 

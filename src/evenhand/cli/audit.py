@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evenhand.choices import UNFINISHED
 from evenhand.cli.folders import free_folder
 from evenhand.cli.options import AnyData, DataOption, Json, Quiet
 from evenhand.cli.printing import print_facts
@@ -17,8 +18,6 @@ from evenhand.errors import EvenhandError
 from evenhand.runs.tasks import Task
 
 SHOWN_EXAMPLES = 3
-# Reasons to stop after which nothing more is begun.
-UNFINISHED = ("interrupted", "budget-spent", "model-failed")
 
 
 @takes_settings("audit")

@@ -16,7 +16,7 @@ from evenhand.cli.service import settings_from
 from evenhand.cli.settings_options import check_kind
 from evenhand.errors import EvenhandError, unknown_name
 from evenhand.runs.tasks import Listener, Listeners, Task, domain_of, perform
-from evenhand.settings import TaskName
+from evenhand.settings import SETTINGS, TaskName, foreign_words
 
 if TYPE_CHECKING:
     from evenhand.local_runs.held_run import HeldRun
@@ -37,12 +37,10 @@ SHORT = 8  # letters of an id that name a run
 
 
 def task_of(kind: TaskName, data: str, given: dict[str, Any]) -> Task:
-    """What a command was asked to do; mistakes that can be known without reading the data are said now."""
+    """What a command was asked to do; mistakes that can be known without reading the rows are said now."""
     domain = kind_of_data(kind, data, given)
     given = dict(given)
     protected, model = given.pop("protected", []), given.pop("model", None)
-    if model is not None and Path(model).exists():
-        model = str(Path(model).resolve())  # the command that repeats the run works anywhere
     if domain == "text" and not protected:
         from evenhand.choices import DEFAULT_LEXICON
         from evenhand.text.lexicon import load_lexicon
@@ -52,6 +50,13 @@ def task_of(kind: TaskName, data: str, given: dict[str, Any]) -> Task:
             f"Say which words are protected: --protected with one of {', '.join(words.attributes)} "
             f"(lexicon {words.name})."
         )
+    if domain == "table" and not protected:
+        from evenhand.data.dataset import load_schema
+
+        protected = load_schema(data).protected
+    # That a schema marks nothing, or that texts are asked about several attributes, is said where it matters.
+    named = {"protected": protected[:1] or ["-"], "model": model}
+    SETTINGS[kind][domain].checked(dataset=data, **given, **named)
     return Task(kind, data, protected, model, given, domain)
 
 
@@ -60,6 +65,8 @@ def kind_of_data(kind: TaskName, data: str, given: dict[str, Any]) -> Domain:
     from evenhand.data.dataset import builtin_names
     from evenhand.text.corpus import BUILTIN
 
+    if "text" in given and (data in builtin_names() or data.endswith(".toml")):
+        raise EvenhandError(foreign_words("text", "table", "--text"))
     domain = domain_of(data, given.get("text"))
     if domain == "table" and data not in builtin_names() and not data.endswith(".toml"):
         names = [*builtin_names(), *BUILTIN, "PATH/TO/SCHEMA.toml", "PATH/TO/TEXTS.csv"]

@@ -4,9 +4,11 @@ import os
 from pathlib import Path
 from typing import Any
 
+from evenhand.choices import Domain
 from evenhand.errors import EvenhandError
 from evenhand.runs.tasks import Task
 from evenhand.service.requests import TERMINAL, is_id, request_of, title_words
+from evenhand.settings import SETTINGS
 from evenhand.text.corpus import BUILTIN
 
 SHARED = ("dataset", "protected", "model", "domain", TERMINAL)
@@ -20,7 +22,7 @@ def title_of_task(task: Task) -> str:
 def stored_config(task: Task) -> dict[str, Any]:
     """What is kept: a request of the service where it says everything, otherwise the settings as they were given."""
     asked: dict[str, Any] = {"dataset": task.data, "model": task.model, "protected": task.protected}
-    asked |= {name: _plain(value) for name, value in task.given.items() if value is not None}
+    asked |= {name: _plain(value) for name, value in task.given.items()}
     if (request := _as_request(task, asked)) is not None:
         return request
     kept = _without_query(task.model)
@@ -42,9 +44,13 @@ def _as_request(task: Task, asked: dict[str, Any]) -> dict[str, Any] | None:
 
 def stored_task(kind: Any, config: dict[str, Any]) -> Task:
     """The task of a run, to be done again."""
-    given = {name: value for name, value in config.items() if name not in SHARED and value is not None}
     texts = bool(config.get(TERMINAL, {}).get("texts", False)) or config["dataset"] in BUILTIN
-    return Task(kind, config["dataset"], config["protected"], config["model"], given, "text" if texts else "table")
+    domain: Domain = "text" if texts else "table"
+    fields = SETTINGS[kind][domain].model_fields
+    given = {name: value for name, value in config.items() if name not in SHARED}
+    unsaid = [name for name, value in given.items() if value is None and fields[name].get_default() is None]
+    given = {name: value for name, value in given.items() if name not in (*unsaid, "domain")}
+    return Task(kind, config["dataset"], config["protected"], config["model"], given, domain)
 
 
 def folder_of(config: dict[str, Any]) -> Path:

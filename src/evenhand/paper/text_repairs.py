@@ -99,7 +99,7 @@ def measure_text_repairs(row: TextRow, say: Say, interrupted: Interrupted, plan:
     work = text_repair_work(subject, Stages(), on_step)
     with one_thread(CPU):
         say(f"{name}: findings from held-out texts")
-        judge = TextJudge(work, *work.search(train=False))
+        judge = TextJudge(work, *work.search(train=False)[:2])
         repairs = {}
         for way in WAYS:
             say(f"{name}: {way}")

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 import evenhand
+from evenhand.choices import UNFINISHED
 from evenhand.data.dataset import load_dataset
 from evenhand.errors import EvenhandError
 from evenhand.files import read_json, result_folder, write_json
@@ -42,8 +43,6 @@ from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Search
 
 SUMMARY_EXAMPLES = 5
-# Reasons to stop after which an audit can go on from a checkpoint.
-UNFINISHED = ("interrupted", "budget-spent", "model-failed")
 OnPairs = Callable[[Findings, Callable[[int], dict[str, Any]]], None]  # some findings, and what says one in words
 
 

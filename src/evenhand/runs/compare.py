@@ -33,6 +33,7 @@ from evenhand.search.method import Method
 from evenhand.search.recorder import Findings
 from evenhand.search.search import Limits, Progress, Search, SearchResult
 from evenhand.search.space import TableSpace
+from evenhand.settings import CompareOptions
 
 UNIFORM = "themis"  # always a row: a method that does not beat it per model row has no point
 
@@ -205,7 +206,7 @@ def _share(mask: torch.Tensor) -> float:
     return float(mask.double().mean())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MethodComparison:
     """The outcome of several methods, with what they had in common."""
 
@@ -220,6 +221,10 @@ class MethodComparison:
     warnings: list[str] = field(default_factory=list)  # what has to be known of the model before any figure
     limit: str = ""  # with whom samples are compared, where that is limited
     domain: Domain = "table"
+
+    def __repr__(self) -> str:
+        found = ", ".join(f"{outcome.method} {outcome.findings:,}" for outcome in self.outcomes)
+        return f"<evenhand comparison: {self.title}; findings: {found}>"
 
     @property
     def title(self) -> str:
@@ -357,7 +362,7 @@ def compare(
     wanted, domain = names_of(methods), domain_of(data, settings.get("text"))
     if wanted:
         method_names(wanted, domain)  # mistakes are said before the data are read
-    budget = Budget.parse(settings.get("budget", "paper"))
+    budget = Budget.parse(settings.get("budget") or CompareOptions.model_fields["budget"].get_default())
     subject = open_subject(
         "compare", data, protected, model=model, label=label, methods=wanted, on_download=on_download, **settings
     )

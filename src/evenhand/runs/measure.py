@@ -16,8 +16,9 @@ from evenhand.runs.measure_tables import tables_of, title_of
 from evenhand.runs.notebook_progress import shown_in_notebook, silent
 from evenhand.runs.subject import OnCount, OnDownload, open_subject
 from evenhand.runs.summary import STATUS, SUMMARY, TESTED, Stages, circumstances
-from evenhand.runs.table_rates import TableRates
+from evenhand.runs.table_rates import TableRates, earlier_summary
 from evenhand.runs.table_subject import TableSubject
+from evenhand.runs.tasks import domain_of
 from evenhand.runs.text_rates import TextRates
 from evenhand.runs.text_subject import TextSubject
 
@@ -62,6 +63,8 @@ def measure(
     `MeasureSettings` and `TextMeasureSettings`. With `out`, the summary is written there.
     """
     stages, started = Stages(), datetime.now(UTC)
+    if findings is not None:
+        earlier_summary(Path(findings), domain_of(data, settings.get("text")))  # a mistake is said before the work
     subject = open_subject(
         "measure", data, protected, model=model, label=label, on_download=on_download, stages=stages,
         findings=None if findings is None else str(findings), **settings,
@@ -95,6 +98,7 @@ def measure(
             "started": started.isoformat(timespec="seconds"),
             **subject.facts(),
             "favourable": rates.favourable,
+            "favourable_named": rates.favourable_named,
             "status": TESTED if subject.is_tested else STATUS,
             "warnings": subject.warnings,
             "config": subject.settings.model_dump(),

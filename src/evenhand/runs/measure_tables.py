@@ -94,10 +94,13 @@ def _direction_table(
     shown = values if len(values) <= MOST_VALUES else [*values[:half], *values[-half:]]
     rows = [[value, *(f"{of[value]:.1%}" if value in of else "–" for of in shares)] for value in shown]
     remarks = []
+    named = summary.get("favourable_named", True)  # else nobody said which decision is good for people
     for rate in found:
         who = rate["direction"][place]
         if who["favoured"] is not None:
-            remarks.append(f"{short[rate['name']]}: favoured most: {who['favoured']}; least: {who['loses']}")
+            most, least = who["favoured"], who["loses"]
+            words = f"favoured most: {most}; least: {least}" if named else f"most often: {most}; least often: {least}"
+            remarks.append(f"{short[rate['name']]}: {words}")
     if len(shown) < len(values):
         remarks.append(f"{len(values) - len(shown)} values in the middle are left out")
     title = f"how often each {leading['attribute']} gets ‘{summary['favourable']}’, among discriminatory samples"

@@ -32,7 +32,7 @@ def log_mlflow(result: Result) -> str:
     """
     if not isinstance(result, Result):
         raise EvenhandError(
-            f"log_mlflow takes what evenhand.audit, measure_table or repair_table gave, not a {type(result).__name__}."
+            f"log_mlflow takes what evenhand.audit, measure or repair gave, not a {type(result).__name__}."
         )
     mlflow, summary = _mlflow(), result.summary
     with _active(mlflow, f"evenhand {summary['kind']} of {summary['dataset']['name']}") as run_id:

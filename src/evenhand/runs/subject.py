@@ -123,20 +123,23 @@ def open_subject(
     deadline: Callable[[float | None], Deadline] = Deadline,
     on_download: OnDownload = lambda what, done, total: None,
     stages: Stages | None = None,
+    plain_names: bool = False,
     **given: Any,
 ) -> Subject:
     """Open the data, try the model, and settle what the task is told; every task comes through here.
 
-    `deadline` makes the limit of time from the setting; `given` are the settings that were said.
+    `deadline` makes the limit of time from the setting; `given` are the settings that were said. With `plain_names` the
+    configuration names the model's file as it was given, and not by its full path, which is not everybody's to know.
     """
     from evenhand.runs.table_subject import open_table
     from evenhand.runs.text_subject import open_texts
 
     stages = stages or Stages()
     if domain_of(data, given.get("text")) == "table":
-        return open_table(task, data, names_of(protected), model, label, given, deadline, stages)
+        return open_table(task, data, names_of(protected), model, label, given, deadline, stages, plain_names)
     given |= {} if label is None else {"label": label}
-    return open_texts(task, data, names_of(protected), model, given, on_download, stages)
+    named = model_name(model, plain_names)
+    return open_texts(task, data, names_of(protected), named, given, on_download, stages)
 
 
 def names_of(protected: str | list[str] | None) -> list[str]:
@@ -145,12 +148,16 @@ def names_of(protected: str | list[str] | None) -> list[str]:
     return [name.strip() for name in names]
 
 
-def model_name(model: Any) -> str | None:
-    """How a configuration names a model: its text, or the class of an object, which no command line can load."""
+def model_name(model: Any, plain: bool = True) -> str | None:
+    """How a configuration names a model: its text, or the class of an object, which no command line can load.
+
+    A file is named by its full path unless `plain`, so that the run can be repeated from another folder.
+    """
     if model is None:
         return None
     if isinstance(model, str | Path):
-        return without_secrets(str(model))
+        is_file = not plain and Path(model).exists()
+        return str(Path(model).resolve()) if is_file else without_secrets(str(model))
     kind = model if callable(model) and hasattr(model, "__qualname__") else type(model)
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -39,7 +39,7 @@ def search_summary(result: SearchResult, model: Model, stages: Stages) -> dict[s
     return {
         "stopped": result.stopped,
         **({} if result.error is None else {"error": result.error}),
-        **({"taken_up": result.resumed} if result.resumed else {}),
+        **({"taken_up": result.resumed} if result.resumed else {}),  # the name that release 0.1 has for it
         "seeds": result.seeds,
         "seeds_with_findings": result.seeds_with_findings,
         "tried": counts.tried,

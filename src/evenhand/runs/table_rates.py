@@ -39,6 +39,7 @@ class TableRates:
         self.notes: list[str] = []
         label = self._data.schema.label
         self.favourable = label.text(label.favourable_code)
+        self.favourable_named = label.favourable is not None
         self.parts = self._parts(subject.protected)
         self._spaces = [subject.tried.space(self._data, names) for names in self.parts]
         self._near = [Neighbourhood(space, self._data, self._settings.changes) for space in self._spaces]

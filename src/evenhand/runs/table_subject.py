@@ -177,12 +177,13 @@ def open_table(
     given: dict[str, Any],
     deadline: Callable[[float | None], Deadline],
     stages: Stages,
+    plain_names: bool,
 ) -> TableSubject:
     """Open a table and try the model on it."""
     with stages.timed("load"):
         dataset, name = as_dataset(data, label, protected)
         settings: Any = SETTINGS[task]["table"].checked(
-            dataset=name, protected=protected or dataset.schema.protected, model=model_name(model), **given
+            dataset=name, protected=protected or dataset.schema.protected, model=model_name(model, plain_names), **given
         )
         dataset = dataset.compared_within(settings.within, settings.protected)
         device = choose_device(getattr(settings, "device", "cpu"))

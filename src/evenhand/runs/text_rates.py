@@ -82,11 +82,19 @@ class TextRates:
         classes, favourable = self._corpus.classes, self._corpus.favourable
         self._favourable = len(classes) - 1 if favourable is None else classes.index(favourable)
         self.favourable = classes[self._favourable]
+        self.favourable_named = favourable is not None
         self.parts = [[name] for name in self._settings.protected]
         self._looked = False
         self._earlier = None
         if self._settings.findings is not None:
-            self._earlier = earlier_summary(Path(self._settings.findings), "text")
+            folder = Path(self._settings.findings)
+            self._earlier = earlier_summary(folder, "text")
+            name = self._earlier["dataset"]["name"]
+            if name != self._corpus.name:
+                raise EvenhandError(
+                    f"The findings in {folder} are of {name}, not of {self._corpus.name}. Give the data that was "
+                    "audited."
+                )
 
     def of_data(self, names: list[str]) -> Iterator[dict[str, Any]]:
         """The rate and the direction of both splits."""
@@ -116,11 +124,6 @@ class TextRates:
     def of_findings(self, folder: Path) -> Rate:
         """The share of an earlier audit's findings that are still findings; those without a mention are none."""
         assert self._earlier is not None
-        name = self._earlier["dataset"]["name"]
-        if name != self._corpus.name:
-            raise EvenhandError(
-                f"The findings in {folder} are of {name}, not of {self._corpus.name}. Give the data that was audited."
-            )
         rules = {rule: self._earlier["config"][rule] for rule in ("lexicon", "swap", "ambiguous")}
         self._settings = self._settings.model_copy(update=rules)
         written = pq.read_table(folder / FINDINGS, columns=["text"])["text"].to_pylist()

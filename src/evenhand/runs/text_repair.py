@@ -105,7 +105,7 @@ class TextRepairWork:
         """The repairs, and what they are compared with: the model as it was, and a blind one."""
         with self.stages.timed("findings"):
             self.on_step("findings from held-out texts", 0)
-            judge = TextJudge(self, *self.search(train=False))
+            judge = TextJudge(self, *self.search(train=False)[:2])
         with self.stages.timed("training"):
             made = {way: self.made(way) for way in dict.fromkeys(["blind", *self.ways])}
         with self.stages.timed("measuring"):
@@ -206,7 +206,7 @@ class TextRepairWork:
 class TextJudge:
     """Measures models of one corpus in the same way."""
 
-    def __init__(self, work: "TextRepairWork", world: TextSearchWorld, findings: Tensor, swaps: Tensor) -> None:  # noqa: ARG002 - as a search gives it
+    def __init__(self, work: "TextRepairWork", world: TextSearchWorld, findings: Tensor) -> None:
         self.work, self.world, self.findings = work, world, findings
         config, corpus = work.settings, work.subject.data
         rng = np.random.default_rng(config.seed)
@@ -252,7 +252,7 @@ class TextJudge:
         if world is None:
             return None
         words = "held-out texts" if part == "held_out" else "training texts set aside"
-        samples = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
+        samples = world.space.samples(world.samples)
         return self._rate(model, world, samples, f"{words} of {name} that mention the attribute")
 
     def scores(self, model: RecurrentText, rows: NDArray[np.int64]) -> Tensor:
@@ -309,7 +309,7 @@ def text_examples(
     world: TextSearchWorld, before: RecurrentText, after: RecurrentText, classes: list[str]
 ) -> dict[str, Any]:
     """Held-out texts, as they were written, with a witness before only, and after only."""
-    x = world.space.samples(np.arange(len(world.sources), dtype=np.int32)[:, None])
+    x = world.space.samples(world.samples)
     first, second = (check(model.classifier(world.space.texts, CPU, None), world.space, x) for model in (before, after))
     return {
         "people": len(x),

@@ -2,7 +2,7 @@
 
 import importlib.util
 import time
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,7 +22,7 @@ from evenhand.report.pairs import card_of, text_example
 from evenhand.report.text_statistics import TextFinding, clarity_of
 from evenhand.runs.checkpoints import digest
 from evenhand.runs.findings import TextFindingsWriter, text_table
-from evenhand.runs.subject import Interrupted, OnDownload, OnProgress, PeopleChecked, SearchWorld, model_name
+from evenhand.runs.subject import Interrupted, OnDownload, OnProgress, PeopleChecked, SearchWorld
 from evenhand.runs.summary import Stages
 from evenhand.runs.text_world import Mentions, Sources, TextSearchWorld, search_world, still_world
 from evenhand.search.check import check
@@ -32,7 +32,7 @@ from evenhand.search.search import Progress
 from evenhand.settings import SETTINGS, TaskName
 from evenhand.text.corpus import BUILTIN, Corpus, load_corpus
 from evenhand.text.corpus_file import SUFFIXES
-from evenhand.text.lexicon import Lexicon, load_lexicon
+from evenhand.text.lexicon import Lexicon, load_lexicon, shipped_lexicons
 from evenhand.text.vectors import WordVectors, load_vectors
 
 RATE_TEXTS = 1000  # texts whose own variants are looked at, of each split
@@ -83,7 +83,7 @@ class TextSubject:
                 "name": self.lexicon.name,
                 "title": self.lexicon.title,
                 "source": self.lexicon.source,
-                "values": list(words.values),
+                **({"values": list(words.values)} if len(settings.protected) == 1 else {}),
                 **swapped,
             },
             "model": {"name": self.model.name, "kind": self.model.kind, "reads": self.model.most_words},
@@ -196,15 +196,20 @@ def open_texts(
     """Open a corpus, its lexicon, word vectors and the model."""
     with stages.timed("load"):
         if len(protected) > 1 and task != "measure":
-            each = "Write a check for each." if task == "check" else "Add --each to an audit for one of each."
+            words = {"check": "Write a check for each.", "audit": "Add --each for an audit of each."}
             raise EvenhandError(
                 f"Texts are tested for one protected attribute at a time, and {', '.join(protected)} are several. "
-                f"{each}"
+                + words.get(task, "Name one of them.")
+            )
+        if not isinstance(data, str | Path | Corpus):
+            raise EvenhandError(
+                f"Texts come as a file with its columns text= and label=, or as an evenhand.Corpus, not as a "
+                f"{type(data).__name__}. Write them to a file first, such as CSV or Parquet."
             )
         name = data.name if isinstance(data, Corpus) else lasting_name(str(data))
         vectors = given.get("vectors")
         settings: Any = SETTINGS[task]["text"].checked(
-            dataset=name, protected=protected, model=model_name(model), **_with_lasting_names(given)
+            dataset=name, protected=protected, model=model, **_with_lasting_names(given)
         )
         if hasattr(settings, "method"):
             settings = settings.model_copy(update={"method": chosen_text_method(settings.method, task)})
@@ -217,7 +222,7 @@ def open_texts(
         if encoder_name is None:
             return subject
         encoder = load_encoder(encoder_name, partial(on_download, "sentence encoder"))
-        return TextSubject(**{**vars(subject), "encoder": encoder})
+        return replace(subject, encoder=encoder)
 
 
 def _loaded(settings: Any, corpus: Corpus | None, vectors: WordVectors | None, on_download: OnDownload) -> TextSubject:
@@ -253,8 +258,11 @@ def _with_lasting_names(given: dict[str, Any]) -> dict[str, Any]:
     """The same settings, files under their full paths, vectors that are at hand by their name."""
     if isinstance(given.get("vectors"), WordVectors):
         given = given | {"vectors": given["vectors"].name}
-    files = {name: given[name] for name in ("lexicon", "vectors") if given.get(name) is not None}
-    return given | {name: str(Path(file).resolve()) for name, file in files.items() if Path(str(file)).exists()}
+    shipped = (*shipped_lexicons(), "glove")
+    files = {name: str(given[name]) for name in ("lexicon", "vectors") if given.get(name) is not None}
+    return given | {
+        name: str(Path(file).resolve()) for name, file in files.items() if file not in shipped and Path(file).exists()
+    }
 
 
 def _encoder_name(settings: Any) -> str | None:

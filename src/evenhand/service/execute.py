@@ -154,7 +154,7 @@ def done(job: Job, tell: Tell) -> dict[str, Any]:
     request, folder = request_of(job.kind, job.config), Path(job.folder)
     try:
         with _model_at_hand(job) as (model, own):
-            given = request.given() | own
+            given = request.given() | own | {"plain_names": True}
             task = Task(cast("TaskName", job.kind), request.dataset, request.protected, model, given, request.domain)
             summary = perform(task, JobListener(job, tell), folder, data=_data_of(job, request))
     except DownloadError as error:

@@ -7,7 +7,7 @@ what names files or machines. Data and models are named by the ids that they wer
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 from pydantic.fields import FieldInfo
 
 from evenhand.choices import AUTO, Domain
@@ -64,6 +64,10 @@ def is_id(name: str) -> bool:
     return ID.fullmatch(name) is not None
 
 
+def _may_be_null(info: FieldInfo) -> bool:
+    return type(None) in getattr(info.annotation, "__args__", ()) or info.is_required()
+
+
 class RunRequest(BaseModel):
     """What every request says: the data, the model, what is protected."""
 
@@ -77,6 +81,15 @@ class RunRequest(BaseModel):
         default=[], description="Attributes to change, together; none: those that the schema marks."
     )
     domain: Domain = Field(default="table", description="What the data are; it need not be said.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, said: Any) -> Any:
+        """A setting that is null and cannot be is as usual: release 0.1 kept requests so."""
+        if not isinstance(said, dict):
+            return said
+        usual = {name for name, info in cls.model_fields.items() if not _may_be_null(info)}
+        return {name: value for name, value in said.items() if value is not None or name not in usual}
 
     def given(self) -> dict[str, Any]:
         """What the run's task is told beside data, model and protected attributes."""
@@ -112,6 +125,7 @@ class CorpusFacts(TextColumns):
 STRICTER: dict[str, Any] = {
     "method": Annotated[str, AfterValidator(_known_method)],
     "choose": Annotated[str | None, Field(max_length=500), AfterValidator(_are_conditions)],
+    "by": Annotated[list[Literal["augment", "certified", "pairing", "blind", "average", "all"]], Field(max_length=6)],
     "inputs": Literal["codes", "values", "raw", "onehot", "standard"] | None,
     "within": dict[Name, Annotated[float, Field(gt=0)]],
     "lexicon": Literal["evenhand", "paper"],
@@ -129,7 +143,11 @@ def _request(name: str, task: Kind, domain: Domain) -> Any:
     }
     fields["domain"] = Literal[domain], Field(default=domain, description="What the data are; it need not be said.")
     if domain == "text":
-        fields["protected"] = _field("protected", settings.model_fields["protected"])
+        few = 1 if task != "measure" else 100
+        fields["protected"] = (
+            Annotated[list[Name], Field(min_length=1, max_length=few)],
+            Field(description="Attributes of the lexicon to change."),
+        )
     return create_model(name, __base__=RunRequest, __doc__=f"Asks for {(settings.__doc__ or '').lower()}", **fields)  # type: ignore[call-overload]
 
 

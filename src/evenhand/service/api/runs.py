@@ -235,7 +235,7 @@ class RepairOfAudit(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     title: Title = None
-    by: list[str] = Field(default=["blind"], max_length=6, description="Ways to repair.")
+    by: list[str] = Field(default=[], max_length=6, description="Ways to repair; none: what is usual for the model.")
 
 
 class MeasurementOfAudit(BaseModel):
