@@ -146,7 +146,7 @@ def test_a_measurement_names_all_who_are_tied() -> None:
     ).summary
     for rate in summary["measured"][0]["populations"]:
         assert (rate["direction"][0]["favoured"], rate["direction"][0]["loses"]) == ("1 and 2 and 3", "0")
-    assert "whole domain: favoured most: 1 and 2 and 3; least: 0" in [
+    assert "whole domain: most often: 1 and 2 and 3; least often: 0" in [
         remark for table in tables_of(summary) for remark in table.remarks
     ]
 

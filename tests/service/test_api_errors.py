@@ -43,13 +43,26 @@ def test_a_refused_form_of_a_page_says_nothing_about_programs(client: TestClient
 
 
 def test_the_calls_of_the_documentation_work(client: TestClient, sqlite_service: Service, audited: Path) -> None:
-    (block,) = [block for block in blocks_of("docs/service.md") if "curl" in block.text]
+    block, _ = [block for block in blocks_of("docs/service.md") if "curl" in block.text]
     run = finished_run(sqlite_service, audited).id
     answers = [_call(client, words, run) for words in block.commands() if words[0] == "curl"]
     asked, shown, found = answers
     assert (asked["kind"], asked["state"], asked["config"]["dataset"]) == ("audit", "queued", SMALL_AUDIT["dataset"])
     assert (shown["id"], shown["state"]) == (run, "done")
     assert (len(found["entries"]), found["total"]) == (20, FINDINGS)
+
+
+def test_the_calls_about_texts_name_routes_that_are_there(client: TestClient) -> None:
+    _, block = [block for block in blocks_of("docs/service.md") if "curl" in block.text]
+    paths = client.get("/api/v1/openapi.json").json()["paths"]
+    calls = [words for words in block.commands() if words[0] == "curl"]
+    assert len(calls) == 4
+    for words in calls:
+        address = next(word for word in words if "http:" in word)
+        path = re.sub(r"\$[A-Z]+", "[^/]+", address.partition("?")[0].removeprefix("http://127.0.0.1:8321"))
+        method = words[words.index("-X") + 1].lower() if "-X" in words else "post"
+        known = [own for own, methods in paths.items() if method in methods and re.fullmatch(path, own)]
+        assert known, shlex.join(words)
 
 
 def test_the_description_is_where_the_documentation_says(client: TestClient) -> None:

@@ -23,6 +23,7 @@ from evenhand.measures.sampling import BATCH_ROWS
 from evenhand.methods.registry import check_needs, chosen_method
 from evenhand.models.adapters.base import person_reading
 from evenhand.models.classifier import Classifier
+from evenhand.models.trial import why_no_gradients
 from evenhand.report.pairs import changes_of, table_card
 from evenhand.report.sentences import example_lines
 from evenhand.report.statistics import Clearest, Example, by_gap, example_at, examples_of
@@ -165,8 +166,9 @@ class TableCheck:
     def search(self, budget: SearchBudget, on_done: OnDone) -> Searched:
         """A small search from rows of the data."""
         clearest, seed = ClearestMet(self._space, KEPT), self.subject.settings.seed
-        name = chosen_method(budget.method, self.subject.why_no_gradients)
-        check_needs([name], self._model, self._space.samples(self._data.clipped[:2]))
+        two_rows = self._space.samples(self._data.clipped[:2])
+        name = chosen_method(budget.method, why_no_gradients(self._model, two_rows))
+        check_needs([name], self._model, two_rows)
         world, method = self.subject.world(budget.seeds, seed), self.subject.method(name)
         counts = run_search(world, method, budget, seed, clearest.add_findings, on_done).counts
         return Searched(name, counts.all_generated, counts.all_findings, clearest.kept)
